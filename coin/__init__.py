@@ -1,0 +1,48 @@
+"""COIN: erasure coded neural network inference.
+
+    the paper        here              what it is
+    θ_0              base              the foundation model all experts were fine-tuned from
+    θ_i, f_i         experts, params   the N experts, and their trained parameters
+    β_i              beta              coding weights: positive, summing to one
+    θ_c, f_c         coded             the coded network, f_c ≈ Σ β_i f_i
+    x_1 … x_P        batches, samples  the P samples a code may look at
+    F_i              fishers           diagonal of (1/P) Σ_l J_i(x_l)ᵀ J_i(x_l), J_i the Jacobian of the K outputs
+    λ                damping           added to the Fishers
+    f̂_i              decoded           expert i's outputs, decoded from f_c and the others
+    L̂                coding_loss       how far f_c is from Σ β_i f_i on the samples
+    NDA              nda               accuracy of f̂_i over accuracy of f_i, in percent
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor, nn
+
+from coin import parameters
+from coin.codes import Code, Coin
+from coin.coding import Coding, as_batches
+from coin.decoding import decode
+from coin.tuning import tune
+
+__all__ = ["decode", "encode"]
+
+
+def encode(
+    experts: Sequence[nn.Module],
+    batches: Iterable[Tensor],
+    beta: Sequence[float] | None = None,
+    damping: float = 1e-2,
+    code: Code | None = None,
+    base: nn.Module | None = None,
+) -> nn.Module:
+    """The coded network of any experts of one architecture, from an iterable of input batches.
+
+    β defaults to equal weights and the code to COIN with this damping. Another `code` brings its own hyperparameters,
+    and chooses the untuned ones by the coding loss on the batches; task arithmetic and distillation need `base`.
+    """
+    experts = [copy.deepcopy(expert).eval() for expert in experts]
+    if not experts:
+        raise ValueError("there are no experts to code; pass at least one network")
+    coding = Coding(experts, beta, as_batches(batches), base=base)  # type: ignore[arg-type]
+    coded = tune(code, coding).params if code else Coin(damping).encode(coding, damping=damping)
+    return parameters.load(experts[0], coded)

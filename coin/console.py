@@ -1,0 +1,64 @@
+"""What people see: messages, and one clear line with exit code 2 for bad input."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+console = Console(highlight=False, soft_wrap=True)
+USER_ERROR = 2
+
+
+def quiet() -> None:
+    """Silences what Lightning says to everybody and nobody can act on."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        r".*does not have many workers.*",
+        r".*treespec, LeafSpec.*",
+        r".*module\(s\) in eval mode at the start of training.*",  # frozen BatchNorm
+        r".*The number of training batches .* is smaller than the logging interval.*",
+        r".*You passed in a `val_dataloader` but have no `validation_step`.*",
+        r".*predict returned None if it was on purpose.*",
+        r".*Checkpoint directory .* exists and is not empty.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns bad input (a ValueError, or what Hydra says of an override) into `error: …` and exit code 2.
+
+    Everything else is a bug and keeps its traceback; so does everything when COIN_DEBUG is set.
+    """
+    try:
+        yield
+    except Exception as error:
+        if os.environ.get("COIN_DEBUG") or not is_user_error(error):
+            raise
+        Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"error: {message(error)}")
+        sys.exit(USER_ERROR)
+
+
+def is_user_error(error: BaseException) -> bool:
+    cause = root_cause(error)
+    return isinstance(cause, ValueError) or type(cause).__module__.startswith(("hydra.", "omegaconf."))
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Hydra wraps what a constructor raised; the constructor's own words are the clear ones."""
+    while error.__cause__ is not None and type(error).__module__.startswith("hydra."):
+        error = error.__cause__
+    return error
+
+
+def message(error: BaseException) -> str:
+    cause = root_cause(error)
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    # omegaconf adds the place as two more lines; the first names it already
+    lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
+    return " ".join(lines)

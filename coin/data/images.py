@@ -1,0 +1,176 @@
+"""Image data sets that live in memory as tensors and are prepared a batch at a time.
+
+A batch is one tensor index and one transform on the device, so no worker processes and no per-image Python are
+needed. The order of the samples depends on the seed and the epoch alone, never on the number of devices: every rank
+takes its slice of the same global batch.
+"""
+
+import abc
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import lightning as L
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+Batch = tuple[Tensor, Tensor]
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Images(Dataset):
+    """Raw images (samples, channels, height, width) in uint8 and their labels; indexed by a list, not by an item."""
+
+    def __init__(self, images: Tensor, labels: Tensor):
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, indices) -> Batch:
+        return self.images[indices], self.labels[indices]
+
+    def only(self, labels: Sequence[int]) -> "Images":
+        keep = torch.isin(self.labels, torch.tensor(labels))
+        return Images(self.images[keep], self.labels[keep])
+
+
+class Batches(Sampler[list[int]]):
+    """Index lists of global batches, of which this rank gets every `ranks`-th sample.
+
+    Shuffled anew each epoch from (seed, epoch), or in order without a seed. Lightning calls `set_epoch`.
+    """
+
+    def __init__(self, length: int, batch_size: int, seed: int | None = None, rank: int = 0, ranks: int = 1):
+        self.length, self.batch_size, self.seed, self.rank, self.ranks = length, batch_size, seed, rank, ranks
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-self.length // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.arange(self.length)
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed(self.seed * 100_003 + self.epoch)
+            order = torch.randperm(self.length, generator=generator)
+        for batch in order.split(self.batch_size):
+            yield batch[self.rank :: self.ranks].tolist()
+
+
+class ImageData(L.LightningDataModule, abc.ABC):
+    """A data set with a label split. Subclasses say where the images come from and how they are scaled.
+
+    `labels` keeps only these classes (None: all); heads keep all `num_classes` outputs. `image_size` None means the
+    data set's own size. `batch_size` is the global one: under DDP each device gets its share.
+    """
+
+    name: str
+    num_classes = 10
+    size = 32
+    padding = 0  # zero border that brings the stored images to `size`
+    mean: Sequence[float] = IMAGENET_MEAN
+    std: Sequence[float] = IMAGENET_STD
+
+    def __init__(
+        self,
+        root: str = "data",
+        labels: Sequence[int] | None = None,
+        image_size: int | None = None,
+        batch_size: int = 128,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.root = Path(root)
+        self.labels = None if labels is None else sorted({int(label) for label in labels})
+        if image_size is not None and not 1 <= image_size <= 4096:
+            raise ValueError(f"data.image_size={image_size}: must be from 1 to 4096 pixels, or null for the default")
+        if batch_size < 1:
+            raise ValueError(f"data.batch_size={batch_size}: must be at least 1")
+        self.image_size = image_size or self.size
+        self.batch_size, self.seed = batch_size, seed
+        self.train_set: Images | None = None
+        self.test_set: Images | None = None
+        self._fingerprint = ""
+
+    @abc.abstractmethod
+    def load(self, train: bool) -> Images:
+        """Reads the whole training or test set, all labels."""
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.train_set is not None:
+            return
+        train, test = self.load(train=True), self.load(train=False)
+        if self.labels is not None:
+            outside = [label for label in self.labels if not 0 <= label < self.num_classes]
+            if outside or not self.labels:
+                raise ValueError(
+                    f"data.labels={self.labels}: {self.name} has the labels 0 to {self.num_classes - 1}; "
+                    "choose at least one of them, or null for all"
+                )
+        digest = hashlib.sha256()
+        for part in (train.images, train.labels, test.images, test.labels):
+            digest.update(part.contiguous().numpy())  # type: ignore[arg-type]
+        self._fingerprint = digest.hexdigest()
+        keep = self.labels if self.labels is not None else range(self.num_classes)
+        self.train_set, self.test_set = train.only(list(keep)), test.only(list(keep))
+        if not len(self.train_set) or not len(self.test_set):
+            raise ValueError(f"data.labels={self.labels}: {self.name} has no images of these labels")
+
+    @property
+    def split(self) -> str:
+        """The label split, readable: `0-4`, `1.3.7` or `all`."""
+        labels = self.labels
+        if labels is None or labels == list(range(self.num_classes)):
+            return "all"
+        if labels == list(range(labels[0], labels[-1] + 1)) and len(labels) > 1:
+            return f"{labels[0]}-{labels[-1]}"
+        return ".".join(map(str, labels))
+
+    def recipe(self) -> dict:
+        """What determines this data, as plain data: contents and preparation, not the folder they lie in."""
+        self.setup()
+        return {
+            "name": self.name,
+            "contents": self._fingerprint,
+            "labels": self.split,
+            "image_size": self.image_size,
+            "preparation": [self.size, self.padding, *self.mean, *self.std],
+        }
+
+    def transform(self, images: Tensor) -> Tensor:
+        """uint8 (samples, 1 or 3, h, w) to what a network reads: padded, resized, three channels, normalised."""
+        x = images.float().div_(255)
+        if self.padding:
+            x = F.pad(x, [self.padding] * 4)
+        if x.shape[-1] != self.image_size or x.shape[-2] != self.image_size:
+            x = F.interpolate(x, size=[self.image_size] * 2, mode="bilinear", antialias=True)
+        x = x.expand(-1, 3, -1, -1)
+        mean = torch.tensor(self.mean, device=x.device).view(1, 3, 1, 1)
+        std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1)
+        return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
+
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        images, labels = batch
+        return self.transform(images), labels
+
+    def loader(self, images: Images, batch_size: int | None = None, shuffle: bool = False) -> DataLoader:
+        rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        seed = self.seed if shuffle else None
+        batches = Batches(len(images), batch_size or self.batch_size, seed, rank, ranks)
+        return DataLoader(images, sampler=batches, batch_size=None)
+
+    def train_dataloader(self) -> DataLoader:
+        assert self.train_set is not None, "setup() comes first"
+        return self.loader(self.train_set, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader:
+        assert self.test_set is not None, "setup() comes first"
+        return self.loader(self.test_set)
+
+    def test_dataloader(self) -> DataLoader:
+        return self.val_dataloader()

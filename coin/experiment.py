@@ -1,0 +1,153 @@
+"""One encode run: experts in, a coded network and how well each expert is decoded from it out."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from coin import metrics, prediction
+from coin.codes.code import Code
+from coin.coding import Coding, check_beta
+from coin.data.images import ImageData
+from coin.decoding import decode
+from coin.expert import Expert, MakeTrainer
+from coin.parameters import Parameters, check_alike, trainable
+from coin.prediction import Inputs
+from coin.samples import Samples, draw
+from coin.store import Store, digest_of, save_tensors
+from coin.tuning import Tuned, tune
+
+
+KINDS = {"fisher": "fishers", "outputs": "outputs"}  # what is remembered of an expert, and in which folder
+
+
+@dataclass
+class Experiment:
+    """Codes `experts` with `code` and scores every decoded expert on its own test set."""
+
+    store: Store
+    experts: Sequence[Expert]
+    base: nn.Module
+    code: Code
+    beta: Sequence[float] | None
+    samples: int
+    seed: int
+    make_trainer: MakeTrainer
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.beta = check_beta(self.beta, len(self.experts))
+        check_alike([e.network for e in self.experts], [e.name for e in self.experts])
+
+    def run(self) -> tuple[dict, Parameters]:
+        """What results.json says of the run, and all tensors of the coded network it says it of."""
+        drawn = draw([e.data for e in self.experts], self.samples, self.seed)
+        coding = self.coding(drawn)
+        with self.phase("outputs"):
+            coding.outputs()
+            answers = self.test_outputs()
+        with self.phase("encode"):
+            tuned = tune(self.code, coding)
+        with self.phase("evaluate"):
+            coded = coding.network(tuned.params)
+            scores = self.evaluate(coded, answers)
+        return self.results(tuned, scores), coded.state_dict()
+
+    def coding(self, drawn: Samples) -> Coding:
+        digest = digest_of(drawn.inputs)
+
+        def remember(kind: str, i: int, settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+            return self.remember(kind, self.experts[i], {"samples": digest, **settings}, compute)
+
+        def compute_fisher(network: nn.Module, directions) -> Parameters:
+            return prediction.fisher(self.make_trainer, network, Inputs(drawn.inputs), directions)
+
+        networks = [e.network for e in self.experts]
+        assert self.beta is not None
+        return Coding(
+            networks, self.beta, drawn.batches(), self.base, drawn.labels, drawn.owners, remember, compute_fisher
+        )
+
+    def remember(self, kind: str, expert: Expert, recipe: dict, compute: Callable[[], Parameters]) -> Parameters:
+        """A statistic of an expert, computed once for all codes, candidates and runs."""
+
+        def make(scratch: Path):
+            start = time.perf_counter()
+            made = compute()
+            return made, {"seconds": round(time.perf_counter() - start, 2)}
+
+        name = f"{expert.data.name}-{expert.data.split}"
+        return self.store.obtain(KINDS[kind], name, {"expert": expert.digest, **recipe}, make).tensors()
+
+    def test_outputs(self) -> list[list[Tensor]]:
+        """answers[i][j]: expert j's outputs on expert i's test set."""
+        return [[self.answer(other, expert.data) for other in self.experts] for expert in self.experts]
+
+    def answer(self, expert: Expert, data: ImageData) -> Tensor:
+        recipe = {"test": data.recipe()}
+        return self.remember("outputs", expert, recipe, lambda: {"outputs": self.predict(expert.network, data)})["outputs"]
+
+    def predict(self, network: nn.Module, data: ImageData) -> Tensor:
+        data.setup()
+        assert data.test_set is not None
+        return prediction.predict(self.make_trainer, network, Inputs(data.test_set.images, data.transform))
+
+    def evaluate(self, coded: nn.Module, answers: list[list[Tensor]]) -> list[dict]:
+        scores = []
+        assert self.beta is not None
+        for i, expert in enumerate(self.experts):
+            own, outputs = answers[i][i], self.predict(coded, expert.data)
+            others = {j: answers[i][j] for j in range(len(self.experts)) if j != i}
+            decoded = decode(outputs, others, self.beta, i)
+            assert expert.data.test_set is not None
+            target = expert.data.test_set.labels
+            nda = metrics.NormalizedDecodingAccuracy()
+            nda.update(decoded, own, target)
+            scores.append(
+                {
+                    "name": expert.name,
+                    "accuracy": metrics.accuracy(own, target),
+                    "decoded_accuracy": metrics.accuracy(decoded, target),
+                    "nda": float(nda.compute()),
+                    "agreement": metrics.agreement(decoded, own),
+                    "coding_loss": metrics.coding_loss(outputs, answers[i], self.beta),
+                }
+            )
+        return scores
+
+    def results(self, tuned: Tuned, scores: list[dict]) -> dict:
+        params = trainable(self.experts[0].network)
+        return {
+            "seed": self.seed,
+            "samples": self.samples,
+            "beta": list(self.beta or ()),
+            "hyperparameters": tuned.hyperparameters,
+            "nda": sum(score["nda"] for score in scores) / len(scores),
+            "experts": scores,
+            "coding_loss": tuned.coding_loss,
+            "test_coding_loss": sum(score["coding_loss"] for score in scores) / len(scores),
+            "samples_nda": tuned.nda,
+            "candidates": tuned.candidates,
+            "bytes": {"coded": sum(p.numel() * p.element_size() for p in params.values())},
+            "seconds": self.seconds,
+        }
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+
+
+def write_results(folder: Path, results: dict, coded: Parameters | None) -> None:
+    """results.json last: where it is, everything is."""
+    if coded is not None:
+        save_tensors(folder / "coded.safetensors", coded)
+    fresh = folder / ".results.json.new"
+    fresh.write_text(json.dumps(results, indent=2) + "\n")
+    os.replace(fresh, folder / "results.json")

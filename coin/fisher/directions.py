@@ -1,0 +1,70 @@
+"""Directions in output space: what the backward passes start from.
+
+F = (1/P) Σ_l Σ_k (∂f_k/∂θ)² is a sum over the K one-hot directions. A random ±1 vector v has E[(vᵀJ)²] = Σ_k J_k², so
+the mean over a few such probes estimates it without bias, which makes many outputs affordable.
+"""
+
+import abc
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Directions(abc.ABC):
+    @abc.abstractmethod
+    def count(self, outputs: int) -> int:
+        """How many backward passes there are for `outputs` outputs."""
+
+    @abc.abstractmethod
+    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+        """The gradients (samples, outputs) to start from."""
+
+    def weight(self, outputs: int) -> float:
+        """What a direction's squares count."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Exact(Directions):
+    """The K one-hot directions."""
+
+    def count(self, outputs: int) -> int:
+        return outputs
+
+    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+        for k in range(outputs.shape[1]):
+            direction = torch.zeros_like(outputs)
+            direction[:, k] = 1
+            yield direction
+
+
+@dataclass(frozen=True)
+class Probes(Directions):
+    """`probes` random ±1 directions a sample. They depend on the sample's contents and the seed alone, so that the
+    estimate depends neither on the batch size nor on the number of devices."""
+
+    probes: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.probes < 1:
+            raise ValueError(f"fisher.probes={self.probes}: must be at least 1")
+
+    def count(self, outputs: int) -> int:
+        return self.probes
+
+    def weight(self, outputs: int) -> float:
+        return 1 / self.probes
+
+    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+        shape = (self.probes, outputs.shape[1])
+        signs = [torch.randint(0, 2, shape, generator=self.generator(sample)) for sample in inputs]
+        yield from torch.stack(signs, 1).to(outputs).mul_(2).sub_(1)  # (probes, samples, outputs)
+
+    def generator(self, sample: Tensor) -> torch.Generator:
+        contents = zlib.crc32(sample.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return torch.Generator().manual_seed(contents + (self.seed << 32))

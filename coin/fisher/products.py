@@ -1,0 +1,106 @@
+"""Σ over samples and directions of squared per-sample gradients of a product layer, never stored all at once.
+
+    n samples   t, u positions (pixels, tokens)   g groups   c inputs   o outputs of the layer
+
+The gradient of a weight in one direction is ∂f(x_n)/∂W[g,c,o] = Σ_t A[n,t,g,c] G[n,t,g,o]; wanted is Σ_n of its square,
+summed over the K directions, which arrive one after the other.
+
+    direct   form the gradients of a few samples that fit the cache, square, add up
+    pairs    Σ_{t≤u} w_tu (Σ_k G_k[n,t] G_k[n,u]) (A[n,t] A[n,u]), w = 1 on the diagonal and 2 off it: the sum over the
+             directions comes first, then one matrix product over (sample, pair) for the whole batch
+
+With one position, pairs is just (Σ_k G²)ᵀ A². Its work grows with t², that of direct with K·t, but direct also writes
+and reads K·c·o numbers a sample.
+"""
+
+import abc
+
+import torch
+from torch import Tensor
+
+BLOCK = 1 << 19  # floats of per-sample gradients formed at a time: 2 MiB, about what the caches hold
+
+# The cost model, in units of one multiply-add inside a matrix product. An element-wise pass over memory costs more per
+# element than arithmetic inside a matrix product by about this factor (two cores, AVX-512; `python -m
+# benchmarks.fisher_rules` measures both ways over a table of layers).
+ELEMENTWISE = 20
+
+
+def pairs_is_cheaper(positions: int, directions: int, columns: int, outputs: int) -> bool:
+    """The documented choice, per sample and group."""
+    products = columns * outputs
+    direct = directions * (positions * products + ELEMENTWISE * products)
+    count = positions * (positions + 1) // 2
+    pairs = count * products + ELEMENTWISE * count * (columns + directions * outputs)
+    return pairs < direct
+
+
+class Squares(abc.ABC):
+    """Takes the gradients (n, t, g, o) of one direction after the other; `result` is (g, c, o)."""
+
+    def __init__(self, inputs: Tensor):
+        self.inputs = inputs  # (n, t, g, c)
+
+    @abc.abstractmethod
+    def add(self, gradients: Tensor) -> None: ...
+
+    @abc.abstractmethod
+    def result(self) -> Tensor: ...
+
+
+def squares_of(inputs: Tensor, outputs: int, directions: int) -> Squares:
+    """The cheaper way for a layer with these inputs (n, t, g, c)."""
+    _, t, _, c = inputs.shape
+    return (Pairs if pairs_is_cheaper(t, directions, c, outputs) else Direct)(inputs)
+
+
+class Direct(Squares):
+    total: Tensor | None = None
+
+    def __init__(self, inputs: Tensor):
+        super().__init__(inputs.permute(0, 2, 3, 1))  # (n, g, c, t)
+
+    def add(self, gradients: Tensor) -> None:
+        n, g, c, t = self.inputs.shape
+        o = gradients.shape[3]
+        if self.total is None:
+            self.total = self.inputs.new_zeros(g, c, o)
+        signal = gradients.transpose(1, 2)  # (n, g, t, o)
+        step = max(1, BLOCK // (g * c * o))
+        for start in range(0, n, step):
+            left = self.inputs[start : start + step].reshape(-1, c, t)
+            right = signal[start : start + step].reshape(-1, t, o)
+            block = torch.bmm(left, right).view(-1, g, c, o)
+            if len(block) == 1:
+                self.total.addcmul_(block[0], block[0])
+            else:
+                self.total += block.square_().sum(0)
+
+    def result(self) -> Tensor:
+        assert self.total is not None, "add() comes first"
+        return self.total
+
+
+class Pairs(Squares):
+    signal: Tensor | None = None  # (pair, n, g, o): Σ_k G_k[n,t] G_k[n,u]
+
+    def add(self, gradients: Tensor) -> None:
+        n, t, g, o = gradients.shape
+        if self.signal is None:
+            self.signal = gradients.new_zeros(t * (t + 1) // 2, n, g, o)
+        rows, start = gradients.transpose(0, 1), 0
+        for u in range(t):
+            self.signal[start : start + t - u].addcmul_(rows[u:], rows[u : u + 1])
+            start += t - u
+
+    def result(self) -> Tensor:
+        assert self.signal is not None, "add() comes first"
+        n, t, g, c = self.inputs.shape
+        rows, start = self.inputs.transpose(0, 1), 0
+        gram = self.inputs.new_empty(len(self.signal), n, g, c)
+        for u in range(t):
+            torch.mul(rows[u:], rows[u : u + 1], out=gram[start : start + t - u])
+            self.signal[start + 1 : start + t - u] *= 2  # off the diagonal
+            start += t - u
+        left = gram.view(-1, g, c).permute(1, 2, 0)  # (g, c, pair·n)
+        return torch.bmm(left, self.signal.view(-1, g, self.signal.shape[3]).transpose(0, 1))

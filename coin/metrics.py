@@ -1,0 +1,65 @@
+"""Normalized decoding accuracy and the coding loss."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class NormalizedDecodingAccuracy(Metric):
+    """NDA in percent: 100 × (decoded outputs that name the target) / (the expert's own outputs that do).
+
+    100 means nothing was lost by decoding; more is possible where decoding errs less than the expert. Its states are
+    two counts, so it is right under any number of devices and any batch size.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    decoded_correct: Tensor
+    expert_correct: Tensor
+
+    def __init__(self, **settings) -> None:
+        super().__init__(**settings)
+        self.add_state("decoded_correct", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("expert_correct", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, decoded: Tensor, expert: Tensor, target: Tensor) -> None:
+        decoded_correct, expert_correct = nda_update(decoded, expert, target)
+        self.decoded_correct += decoded_correct
+        self.expert_correct += expert_correct
+
+    def compute(self) -> Tensor:
+        return nda_compute(self.decoded_correct, self.expert_correct)
+
+
+def nda_update(decoded: Tensor, expert: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """How many samples the decoded and the expert's own outputs (samples, classes) get right."""
+    if decoded.shape != expert.shape or decoded.shape[:1] != target.shape or decoded.ndim != 2:
+        raise ValueError(
+            f"decoded {tuple(decoded.shape)} and expert {tuple(expert.shape)} must both be (samples, classes) and the "
+            f"target {tuple(target.shape)} one label a sample"
+        )
+    return (decoded.argmax(1) == target).sum(), (expert.argmax(1) == target).sum()
+
+
+def nda_compute(decoded_correct: Tensor, expert_correct: Tensor) -> Tensor:
+    """NaN where the expert itself is never right: nothing to normalise by."""
+    return 100 * decoded_correct / expert_correct
+
+
+def accuracy(outputs: Tensor, target: Tensor) -> float:
+    return 100 * float((outputs.argmax(1) == target).double().mean())
+
+
+def agreement(outputs: Tensor, others: Tensor) -> float:
+    """How often two networks name the same class, in percent; it needs no labels."""
+    return 100 * float((outputs.argmax(1) == others.argmax(1)).double().mean())
+
+
+def coding_loss(coded: Tensor, experts: Sequence[Tensor] | Tensor, beta: Sequence[float]) -> float:
+    """The empirical coding loss L̂ = (β̄ / 2P) Σ_l ‖f_c(x_l) − Σ_i β_i f_i(x_l)‖², β̄ = (Σ_i 1/β_i²) / N."""
+    target = sum(b * f.double() for b, f in zip(beta, experts, strict=True))
+    beta_bar = sum(1 / b**2 for b in beta) / len(beta)
+    return beta_bar / 2 * float((coded.double() - target).square().sum(1).mean())

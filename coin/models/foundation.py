@@ -1,0 +1,185 @@
+"""Foundation models θ_0: an architecture, where its weights come from, and a freshly initialised, seeded head.
+
+A model config is one of these dataclasses; `weights` is `none` (seeded initialisation), `imagenet` (torchvision's
+own weights), `rotations` (pre-trained here, see `coin.pretraining`) or the path of a state dict.
+"""
+
+import abc
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torchvision
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from coin import parameters
+from coin.models.small_resnet import SmallResNet
+
+
+@dataclass
+class Model(abc.ABC):
+    """A recipe for θ_0. Subclasses add their hyperparameters as fields."""
+
+    weights: str | None = "none"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.weights = "none" if self.weights is None else str(self.weights)
+        if self.weights == "imagenet" and not self.imagenet():
+            raise ValueError(
+                f"model.weights=imagenet: torchvision has none for {self.name}; use none, rotations or a path"
+            )
+        if self.weights not in ("none", "imagenet", "rotations") and not Path(self.weights).is_file():
+            raise ValueError(
+                f"model.weights={self.weights}: no such file; use imagenet, none, rotations "
+                "or the path of a state dict (.pth or .safetensors)"
+            )
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Short and readable; part of file names."""
+
+    @property
+    @abc.abstractmethod
+    def head(self) -> str:
+        """Prefix of the classification head's tensors: they are never taken from a file."""
+
+    @abc.abstractmethod
+    def architecture(self, num_classes: int) -> nn.Module:
+        """A freshly initialised network, from torch's global random state."""
+
+    def imagenet(self) -> dict[str, Tensor] | None:
+        """The state dict that weights=imagenet means, or None where there is none."""
+        return None
+
+    def recipe(self) -> dict:
+        """What determines θ_0, as plain data: a file counts by its contents, not by its name."""
+        fields = {"architecture": self.name, **vars(self)}
+        if Path(str(self.weights)).is_file():
+            fields["weights"] = "sha256:" + hashlib.sha256(Path(str(self.weights)).read_bytes()).hexdigest()
+        return fields
+
+    def blank(self, num_classes: int) -> nn.Module:
+        """The architecture with its seeded initialisation."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            network = self.architecture(num_classes)
+        # channels_last is several times faster for small images on a CPU, and the tensor cores' layout on a GPU
+        return network.to(memory_format=torch.channels_last)
+
+    def build(self, num_classes: int) -> nn.Module:
+        """The network with a seeded head and, unless they are still to be pre-trained, its weights."""
+        network = self.blank(num_classes)
+        if self.weights not in ("none", "rotations"):
+            load_backbone(network, self.state_dict(), self.head, f"model.weights={self.weights}")
+        return network
+
+    def state_dict(self) -> dict[str, Tensor]:
+        if self.weights == "imagenet":
+            state = self.imagenet()
+            assert state is not None, "refused in __post_init__"
+            return state
+        return read_state_dict(Path(str(self.weights)), f"model.weights={self.weights}")
+
+
+@dataclass
+class Small(Model):
+    """The small BatchNorm ResNet for 8 to 32 px."""
+
+    width: int = 16
+    weights: str | None = "rotations"
+    head = "fc."
+
+    @property
+    def name(self) -> str:
+        return "small_resnet"
+
+    def architecture(self, num_classes: int) -> nn.Module:
+        return SmallResNet(num_classes, self.width)
+
+
+@dataclass
+class ResNet(Model):
+    """torchvision's ResNet. `stride_in_1x1` moves the stride of a bottleneck from its 3×3 to its first 1×1
+    convolution: ResNet v1, which some public checkpoints are (torchvision's own are v1.5)."""
+
+    depth: int = 50
+    weights: str | None = "imagenet"
+    stride_in_1x1: bool = False
+    head = "fc."
+
+    def __post_init__(self) -> None:
+        if self.depth not in (18, 34, 50, 101, 152):
+            raise ValueError(f"model.depth={self.depth}: torchvision has ResNets of depth 18, 34, 50, 101 and 152")
+        if self.stride_in_1x1 and self.depth < 50:
+            raise ValueError(f"model.stride_in_1x1=true: a ResNet-{self.depth} has no 1×1 bottleneck; use false")
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:
+        return f"resnet{self.depth}" + ("_v1" if self.stride_in_1x1 else "")
+
+    def architecture(self, num_classes: int) -> nn.Module:
+        network = torchvision.models.get_model(f"resnet{self.depth}", weights=None, num_classes=num_classes)
+        if self.stride_in_1x1:
+            for stage in (network.layer2, network.layer3, network.layer4):
+                stage[0].conv1.stride, stage[0].conv2.stride = stage[0].conv2.stride, stage[0].conv1.stride
+        return network
+
+    def imagenet(self) -> dict[str, Tensor]:
+        enum = torchvision.models.get_model_weights(f"resnet{self.depth}")
+        try:
+            return enum.IMAGENET1K_V1.get_state_dict(progress=True, check_hash=True)
+        except OSError as error:
+            raise ValueError(
+                f"model.weights=imagenet: cannot download {enum.IMAGENET1K_V1.url} ({error}); "
+                "give the path of a state dict instead: model.weights=PATH"
+            ) from error
+
+
+def read_state_dict(path: Path, what: str) -> dict[str, Tensor]:
+    """A dictionary of named tensors; nothing in the file is ever executed."""
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
+    except Exception as error:
+        raise ValueError(f"{what}: cannot be read as a state dict ({' '.join(str(error).split())[:200]})") from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{what}: holds no state dict (a dictionary of named tensors)")
+    return state
+
+
+def network_of(model: Model, tensors: dict[str, Tensor], num_classes: int) -> nn.Module:
+    """The network with these tensors: BatchNorm frozen, in eval mode."""
+    return parameters.load(freeze_batch_norm(model.blank(num_classes)), tensors).eval()
+
+
+def load_backbone(network: nn.Module, state: dict[str, Tensor], head: str, what: str) -> None:
+    """Loads everything but the head, and refuses a file that lacks or misfits a tensor."""
+    wanted = {name: value for name, value in network.state_dict().items() if not name.startswith(head)}
+    missing = [name for name in wanted if name not in state]
+    misfits = [
+        f"{name} {tuple(state[name].shape)} instead of {tuple(value.shape)}"
+        for name, value in wanted.items()
+        if name in state and state[name].shape != value.shape
+    ]
+    if missing or misfits:
+        lacks = f"lacks {parameters.listing(missing)}" if missing else ""
+        holds = f"holds {parameters.listing(misfits)}" if misfits else ""
+        raise ValueError(f"{what}: {' and '.join(filter(None, (lacks, holds)))}; is it of another architecture?")
+    chosen = {name: state[name] for name in wanted}
+    parameters.check_finite(chosen, what)
+    parameters.load(network, chosen)
+
+
+def freeze_batch_norm(network: nn.Module) -> nn.Module:
+    """Freezes BatchNorm's affine parameters; `batch_norms(network)` in eval mode freezes its statistics."""
+    for module in batch_norms(network):
+        module.requires_grad_(False).eval()
+    return network
+
+
+def batch_norms(network: nn.Module) -> list[nn.Module]:
+    return [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]

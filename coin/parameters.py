@@ -1,0 +1,95 @@
+"""Parameter arithmetic: networks as dictionaries of named tensors. Needs torch alone.
+
+What was trained (every parameter with `requires_grad`) is θ; all else a network holds (frozen parameters and
+buffers, such as BatchNorm's statistics) must be equal in all networks that are coded together.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+Parameters = dict[str, Tensor]
+
+
+def trainable(network: nn.Module) -> Parameters:
+    """θ: the parameters that require gradients, detached, shared parameters once."""
+    return {name: p.detach() for name, p in network.named_parameters() if p.requires_grad}
+
+
+def frozen(network: nn.Module) -> Parameters:
+    """Everything that is not θ: parameters without gradients, and buffers."""
+    params = {name: p.detach() for name, p in network.named_parameters() if not p.requires_grad}
+    return params | {name: b.detach() for name, b in network.named_buffers()}
+
+
+@torch.no_grad()
+def load(network: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
+    """Copies `params`, which may be any part of the network's tensors, into the network and returns it."""
+    own = dict(network.named_parameters()) | dict(network.named_buffers())
+    problems = [f"{name} (unknown)" for name in params if name not in own]
+    problems += [
+        f"{name} {tuple(value.shape)} (the network has {tuple(own[name].shape)})"
+        for name, value in params.items()
+        if name in own and own[name].shape != value.shape
+    ]
+    if problems:
+        raise ValueError(f"tensors that do not fit the network: {listing(problems)}")
+    for name, value in params.items():
+        own[name].copy_(value)
+    return network
+
+
+def weighted_sum(params: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Parameters:
+    """Σ w_i θ_i, in the parameters' own dtype."""
+    total = {name: p * weights[0] for name, p in params[0].items()}
+    for other, weight in zip(params[1:], weights[1:], strict=True):
+        for name, value in total.items():
+            value.add_(other[name], alpha=weight)
+    return total
+
+
+def check_finite(params: Mapping[str, Tensor], owner: str) -> None:
+    bad = [name for name, p in params.items() if p.is_floating_point() and not torch.isfinite(p).all()]
+    if bad:
+        raise ValueError(
+            f"{owner} has NaN or infinite weights in {listing(bad)}; "
+            "all weights must be finite: train it again or choose another expert"
+        )
+
+
+def check_alike(networks: Sequence[nn.Module], names: Sequence[str] | None = None) -> None:
+    """Refuses networks that cannot be coded together, naming what differs.
+
+    They must have one architecture (the same θ, by name and shape), bit-identical frozen tensors and finite weights.
+    """
+    names = names or [f"expert {i}" for i in range(len(networks))]
+    first, theta, rest = names[0], trainable(networks[0]), frozen(networks[0])
+    if not theta:
+        raise ValueError(f"{first} has no parameter that requires gradients, so there is nothing to code")
+    for name, network in zip(names, networks, strict=True):
+        other_theta, other_rest = trainable(network), frozen(network)
+        if shapes(theta) != shapes(other_theta) or shapes(rest) != shapes(other_rest):
+            differing = shapes(theta | rest).items() ^ shapes(other_theta | other_rest).items()
+            where = sorted({key for key, _ in differing}) or sorted(theta.keys() ^ other_theta.keys())
+            raise ValueError(
+                f"{first} and {name} have different architectures (they differ in {listing(where)}); "
+                "experts that are coded together must be of one architecture with the same tensors trained"
+            )
+        unequal = [key for key, value in rest.items() if not torch.equal(value, other_rest[key])]
+        if unequal:
+            raise ValueError(
+                f"{first} and {name} differ in tensors that were not trained: {listing(unequal)}; "
+                "fine-tune them from one base model with BatchNorm frozen (affine and running statistics)"
+            )
+        check_finite(other_theta | other_rest, name)
+
+
+def shapes(params: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in params.items()}
+
+
+def listing(items: Sequence[str], most: int = 4) -> str:
+    """`a, b, c, d and 7 more`: enough to find the place, short enough for one line."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more

@@ -1,0 +1,51 @@
+"""The P samples: P' = P/N from each expert's training set, without replacement, seeded."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coin.data.images import ImageData
+
+
+@dataclass
+class Samples:
+    inputs: Tensor  # (P, 3, height, width), prepared
+    labels: Tensor  # (P,)
+    owners: Tensor  # (P,): the expert each was drawn for
+
+    def batches(self, size: int = 100) -> list[Tensor]:
+        return list(self.inputs.split(size))
+
+
+def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
+    """The draw depends on the seed and the data set, not on the order of the experts."""
+    if samples < len(data):
+        raise ValueError(f"samples={samples}: {len(data)} experts need at least one sample each")
+    sizes = {d.image_size for d in data}
+    if len(sizes) > 1:
+        raise ValueError(f"the experts' images have sizes {sorted(sizes)}; all experts must answer the same queries")
+    shares = [samples // len(data) + (i < samples % len(data)) for i in range(len(data))]
+    inputs, labels, owners = [], [], []
+    seen: dict[str, int] = {}
+    for i, (d, share) in enumerate(zip(data, shares, strict=True)):
+        d.setup()
+        assert d.train_set is not None
+        if share > len(d.train_set):
+            raise ValueError(
+                f"samples={samples}: {share} from {d.name} ({d.split}), which has {len(d.train_set)} training images; "
+                f"at most {len(data) * min(len(e.train_set) for e in data if e.train_set)} in all"
+            )
+        source = f"{seed}/{d.name}/{d.split}"
+        seen[source] = seen.get(source, -1) + 1  # experts of one data set get different samples
+        digest = hashlib.sha256(f"{source}/{seen[source]}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        chosen = torch.randperm(len(d.train_set), generator=generator)[:share]
+        images, targets = d.train_set[chosen]
+        inputs.append(d.transform(images))
+        labels.append(targets)
+        owners.append(torch.full((share,), i))
+    prepared = torch.cat(inputs).contiguous(memory_format=torch.channels_last)
+    return Samples(prepared, torch.cat(labels), torch.cat(owners))

@@ -1,0 +1,142 @@
+"""The store: named, hashed folders of tensors that are made once and never half-written.
+
+    store/experts/cifar10-0-4-resnet50-1f2e3d4c5b/tensors.safetensors    what it is
+                                                 /record.json             what made it, and its facts
+
+An artifact's folder is named for people and ends in a hash of its *recipe*: all that determines it. A changed recipe
+is another folder, so nothing stale is ever reused. A folder appears by one rename, complete. Two processes that want
+the same thing make it once: the second waits on a lock, which the kernel frees when its owner dies.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+import lightning
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+Made = tuple[Mapping[str, Tensor], dict]  # tensors, and facts about them such as an accuracy
+
+
+@dataclass
+class Artifact:
+    """One folder of the store. `key` stands for it in the recipes of what is derived from it."""
+
+    path: Path
+    record: dict
+
+    @property
+    def key(self) -> str:
+        return self.path.name
+
+    @property
+    def facts(self) -> dict:
+        return self.record["facts"]
+
+    @property
+    def recipe(self) -> dict:
+        return self.record["recipe"]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return load_file(self.path / "tensors.safetensors")
+
+    @property
+    def bytes(self) -> int:
+        return (self.path / "tensors.safetensors").stat().st_size
+
+
+class Store:
+    def __init__(self, root: str | Path):
+        self.root = Path(root)
+
+    def locate(self, kind: str, name: str, recipe: dict) -> Path:
+        canonical = json.dumps({"kind": kind, **recipe}, sort_keys=True)
+        return self.root / kind / f"{name}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+
+    def find(self, kind: str, name: str, recipe: dict) -> Artifact | None:
+        path = self.locate(kind, name, recipe)
+        return self.read(path) if path.is_dir() else None
+
+    def obtain(self, kind: str, name: str, recipe: dict, make: Callable[[Path], Made]) -> Artifact:
+        """The artifact of this recipe: read if it is there, made (once, whoever asks) if it is not.
+
+        `make` gets a scratch folder that survives a crash, for checkpoints, and returns tensors and facts.
+        """
+        path = self.locate(kind, name, recipe)
+        if path.is_dir():
+            return self.read(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(path.parent / f".{path.name}.lock")
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            print(f"waiting: another process is making {path}", flush=True)
+            lock.acquire()
+        with lock:
+            if path.is_dir():  # made while we waited
+                return self.read(path)
+            scratch = path.parent / f".{path.name}.unfinished"
+            scratch.mkdir(exist_ok=True)
+            tensors, facts = make(scratch)
+            self.write(path, tensors, {"kind": kind, "name": name, "recipe": recipe, "facts": facts})
+            shutil.rmtree(scratch, ignore_errors=True)
+        return self.read(path)
+
+    def write(self, path: Path, tensors: Mapping[str, Tensor], record: dict) -> None:
+        fresh = path.parent / f".{path.name}.{os.getpid()}.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        digest = save_tensors(fresh / "tensors.safetensors", tensors)
+        record = {**record, "sha256": digest, "versions": versions()}
+        (fresh / "record.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
+        os.replace(fresh, path)
+
+    @staticmethod
+    def read(path: Path) -> Artifact:
+        try:
+            record = json.loads((path / "record.json").read_text())
+            digest = record["sha256"]
+            actual = hashlib.sha256((path / "tensors.safetensors").read_bytes()).hexdigest()
+        except (OSError, ValueError, KeyError) as error:
+            raise ValueError(f"{path} is damaged ({error}); move it away to have it made again") from error
+        if digest != actual:
+            raise ValueError(f"{path}/tensors.safetensors is damaged: its contents do not match record.json's sha256")
+        return Artifact(path, record)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Writes contiguous CPU tensors and returns the file's sha256; the file appears complete or not at all."""
+    plain = {name: value.detach().to("cpu", memory_format=torch.contiguous_format).contiguous() for name, value in tensors.items()}
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    save_file(plain, fresh)
+    with open(fresh, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digest_of(*tensors: Tensor) -> str:
+    """A hash of tensors' contents, for recipes."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy())  # type: ignore[arg-type]
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "lightning": lightning.__version__,
+        "safetensors": safetensors.__version__,
+    }
