@@ -1,6 +1,6 @@
 """Codes the experts of an experiment and reports how well each is decoded.
 
-    python encode.py experiment=digits code=coin
+python encode.py experiment=digits code=coin
 """
 
 import os
@@ -8,16 +8,19 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from coin import loggers, report
-from coin.console import console, one_line_errors, quiet
-from coin.experiment import Experiment, write_results
+from coin.coding import check_beta
+from coin.console import Problems, console, one_line_errors, quiet
+from coin.experiment import Experiment
 from coin.expert import load_expert, obtain_expert, trainer_recipe
 from coin.models import network_of
 from coin.pretraining import obtain_base
-from coin.store import Store
+from coin.samples import draw
+from coin.store import Store, save_tensors
 
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 
@@ -25,58 +28,59 @@ os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 @hydra.main(version_base="1.3", config_path="conf", config_name="encode")
 def main(config: DictConfig) -> None:
     quiet()
-    choices = HydraConfig.get().runtime.choices
-    run_dir = Path(HydraConfig.get().runtime.output_dir)
-    results = encode(config, choices["experiment"], choices["code"], run_dir)
-    console.print(report.run_table(results))
-    console.print(f"results: {run_dir}")
+    settings = HydraConfig.get()
+    run_dir = Path(settings.runtime.output_dir)
+    names = {group: settings.runtime.choices[group] for group in ("code", "experiment")}
+    if settings.mode == RunMode.MULTIRUN:
+        with report.job_of_sweep(run_dir, OmegaConf.to_container(config, resolve=True)) as job:
+            if not job.done:
+                job.finish(encode(config, names, run_dir, group=settings.sweep.dir))
+        return
+    with one_line_errors():
+        results = encode(config, names, run_dir)
+        report.write_results(run_dir, results)
+        console.print(report.run_table(results))
+        console.print(f"results: {run_dir}")
 
 
-def encode(config: DictConfig, experiment: str, code: str, run_dir: Path) -> dict:
-    store, make_trainer = Store(config.store), instantiate(config.trainer)
-    make_logger = instantiate(config.logger, save_dir=str(run_dir))
-    model = instantiate(config.model)
-    specs = instantiate(config.experts, _convert_="all")
-    classes = {spec["data"].num_classes for spec in specs.values()}
-    if len(classes) != 1:
-        raise ValueError(f"the experts have {sorted(classes)} classes; experts that are coded together have the same")
-    base = obtain_base(store, model, classes.pop(), instantiate(config.pretraining), make_trainer)
+def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str | None = None) -> dict:
+    """One run: leaves coded.safetensors and a log in run_dir and returns what goes into results.json."""
+    problems = Problems()  # all of them before anything is trained
+    code = problems.attempt(instantiate, config.code)
+    model = problems.attempt(instantiate, config.model)
+    pretraining = problems.attempt(instantiate, config.pretraining)
+    make_trainer = problems.attempt(instantiate, config.trainer)
+    specs = problems.attempt(instantiate, config.experts, _convert_="all") or {}
+    beta = problems.attempt(check_beta, config.beta, len(config.experts))
+    data = [spec["data"] for spec in specs.values()]
+    samples = problems.attempt(draw, data, config.samples, config.seed) if data else None
+    if len({d.num_classes for d in data}) > 1:
+        problems.add("experts that are coded together have the same classes; these have different numbers of them")
+    problems.check()
+
+    store = Store(config.store)
+    make_logger = instantiate(config.logger, save_dir=str(run_dir), group=group)
+    settings = OmegaConf.to_container(config, resolve=True)
+    base = obtain_base(store, model, data[0].num_classes, pretraining, make_trainer)
     experts = []
     for name, spec in specs.items():
-        if spec["path"] is not None:
-            experts.append(load_expert(name, spec["path"], model, base, spec["data"]))
-            continue
-        artifact = obtain_expert(
-            store,
-            model,
-            base,
-            spec["data"],
-            spec["finetune"],
-            make_trainer,
-            trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True)),
-            make_logger,
-            config.train_missing,
-        )
-        console.print(f"expert {name}: {artifact.path}")
-        experts.append(load_expert(name, artifact.path, model, base, spec["data"]))
-    run = Experiment(
-        store,
-        experts,
-        network_of(model, base.tensors(), experts[0].data.num_classes),
-        instantiate(config.code),
-        config.beta,
-        config.samples,
-        config.seed,
-        make_trainer,
-    )
-    found, coded = run.run()
-    results = {"code": code, "experiment": experiment, **found}
-    logger = make_logger(
-        name=f"{code}-{experiment}", job_type="encode", config=OmegaConf.to_container(config, resolve=True)
-    )
+        path = spec["path"]
+        if path is None:
+            recipe = trainer_recipe(settings["trainer"])
+            finetune = spec["finetune"]
+            path = obtain_expert(
+                store, model, base, spec["data"], finetune, make_trainer, recipe, make_logger, config.train_missing
+            ).path
+        console.print(f"expert {name}: {path}")
+        experts.append(load_expert(name, path, model, base, spec["data"]))
+    base_network = network_of(model, base.tensors(), data[0].num_classes)
+    found, coded = Experiment(store, experts, base_network, code, beta, samples, config.seed, make_trainer).run()
+    results = {**names, **found}
+    logger = make_logger(name="-".join(names.values()), job_type="encode", config=settings)
     logger.log_metrics(loggers.flat_results(results))
     logger.finalize("success")
-    write_results(run_dir, results, coded if config.save_coded else None)
+    if config.save_coded:
+        save_tensors(run_dir / "coded.safetensors", coded)
     return results
 
 

@@ -1,6 +1,6 @@
 """Fine-tunes one expert and keeps it in the store.
 
-    python train.py data=cifar10 data.labels=[0,1,2,3,4] model=resnet50
+python train.py data=cifar10 data.labels=[0,1,2,3,4] model=resnet50
 """
 
 import os
@@ -21,6 +21,11 @@ os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(config: DictConfig) -> None:
     quiet()
+    with one_line_errors():
+        train(config)
+
+
+def train(config: DictConfig) -> None:
     run_dir = HydraConfig.get().runtime.output_dir
     store = Store(config.store)
     make_trainer = instantiate(config.trainer)

@@ -1,16 +1,16 @@
 """COIN: erasure coded neural network inference.
 
-    the paper        here              what it is
-    θ_0              base              the foundation model all experts were fine-tuned from
-    θ_i, f_i         experts, params   the N experts, and their trained parameters
-    β_i              beta              coding weights: positive, summing to one
-    θ_c, f_c         coded             the coded network, f_c ≈ Σ β_i f_i
-    x_1 … x_P        batches, samples  the P samples a code may look at
-    F_i              fishers           diagonal of (1/P) Σ_l J_i(x_l)ᵀ J_i(x_l), J_i the Jacobian of the K outputs
-    λ                damping           added to the Fishers
-    f̂_i              decoded           expert i's outputs, decoded from f_c and the others
-    L̂                coding_loss       how far f_c is from Σ β_i f_i on the samples
-    NDA              nda               accuracy of f̂_i over accuracy of f_i, in percent
+the paper        here              what it is
+θ_0              base              the foundation model all experts were fine-tuned from
+θ_i, f_i         experts, params   the N experts, and their trained parameters
+β_i              beta              coding weights: positive, summing to one
+θ_c, f_c         coded             the coded network, f_c ≈ Σ β_i f_i
+x_1 … x_P        batches, samples  the P samples a code may look at
+F_i              fishers           diagonal of (1/P) Σ_l J_i(x_l)ᵀ J_i(x_l), J_i the Jacobian of the K outputs
+λ                damping           added to the Fishers
+f̂_i              decoded           expert i's outputs, decoded from f_c and the others
+L̂                coding_loss       how far f_c is from Σ β_i f_i on the samples
+NDA              nda               accuracy of f̂_i over accuracy of f_i, in percent
 """
 
 import copy

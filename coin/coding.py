@@ -105,7 +105,9 @@ def check_beta(beta: Sequence[float] | None, experts: int) -> tuple[float, ...]:
     if len(values) != experts:
         raise ValueError(f"beta={list(values)}: {len(values)} weights for {experts} experts; give one weight an expert")
     if not all(b > 0 and math.isfinite(b) for b in values):
-        raise ValueError(f"beta={list(values)}: every weight must be positive; equal weights are {[1 / experts] * experts}")
+        raise ValueError(
+            f"beta={list(values)}: every weight must be positive; equal weights are {[1 / experts] * experts}"
+        )
     if abs(sum(values) - 1) > 1e-6:
         raise ValueError(f"beta={list(values)}: the weights sum to {sum(values):g}, they must sum to 1")
     return values

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -40,12 +40,15 @@ def one_line_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("COIN_DEBUG") or not is_user_error(error):
             raise
-        Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"error: {message(error)}")
+        sys.stdout.flush()
+        print(f"error: {message(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
 
 
 def is_user_error(error: BaseException) -> bool:
     cause = root_cause(error)
+    if isinstance(cause, TypeError) and cause is not error:
+        return True  # a constructor's signature is its config's schema
     return isinstance(cause, ValueError) or type(cause).__module__.startswith(("hydra.", "omegaconf."))
 
 
@@ -58,7 +61,31 @@ def root_cause(error: BaseException) -> BaseException:
 
 def message(error: BaseException) -> str:
     cause = root_cause(error)
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    text = str(cause).split("Config search path:")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     # omegaconf adds the place as two more lines; the first names it already
     lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
     return " ".join(lines)
+
+
+class Problems:
+    """Collects what is wrong with a config, so that all of it is said at once and nothing is begun."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def attempt(self, make: Callable, *args, **settings):
+        """What `make` returns, or None and one more problem."""
+        try:
+            return make(*args, **settings)
+        except Exception as error:
+            if not is_user_error(error):
+                raise
+            self.add(message(error))
+
+    def add(self, problem: str) -> None:
+        self.found.append(problem)
+
+    def check(self) -> None:
+        if self.found:
+            raise ValueError("; ".join(self.found))

@@ -1,7 +1,5 @@
 """One encode run: experts in, a coded network and how well each expert is decoded from it out."""
 
-import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,16 +10,15 @@ from torch import Tensor, nn
 
 from coin import metrics, prediction
 from coin.codes.code import Code
-from coin.coding import Coding, check_beta
+from coin.coding import Coding
 from coin.data.images import ImageData
 from coin.decoding import decode
 from coin.expert import Expert, MakeTrainer
 from coin.parameters import Parameters, check_alike, trainable
 from coin.prediction import Inputs
-from coin.samples import Samples, draw
-from coin.store import Store, digest_of, save_tensors
+from coin.samples import Samples
+from coin.store import Store, digest_of
 from coin.tuning import Tuned, tune
-
 
 KINDS = {"fisher": "fishers", "outputs": "outputs"}  # what is remembered of an expert, and in which folder
 
@@ -34,20 +31,18 @@ class Experiment:
     experts: Sequence[Expert]
     base: nn.Module
     code: Code
-    beta: Sequence[float] | None
-    samples: int
+    beta: Sequence[float]
+    samples: Samples
     seed: int
     make_trainer: MakeTrainer
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.beta = check_beta(self.beta, len(self.experts))
         check_alike([e.network for e in self.experts], [e.name for e in self.experts])
 
     def run(self) -> tuple[dict, Parameters]:
         """What results.json says of the run, and all tensors of the coded network it says it of."""
-        drawn = draw([e.data for e in self.experts], self.samples, self.seed)
-        coding = self.coding(drawn)
+        coding = self.coding()
         with self.phase("outputs"):
             coding.outputs()
             answers = self.test_outputs()
@@ -58,7 +53,8 @@ class Experiment:
             scores = self.evaluate(coded, answers)
         return self.results(tuned, scores), coded.state_dict()
 
-    def coding(self, drawn: Samples) -> Coding:
+    def coding(self) -> Coding:
+        drawn = self.samples
         digest = digest_of(drawn.inputs)
 
         def remember(kind: str, i: int, settings: dict, compute: Callable[[], Parameters]) -> Parameters:
@@ -68,7 +64,6 @@ class Experiment:
             return prediction.fisher(self.make_trainer, network, Inputs(drawn.inputs), directions)
 
         networks = [e.network for e in self.experts]
-        assert self.beta is not None
         return Coding(
             networks, self.beta, drawn.batches(), self.base, drawn.labels, drawn.owners, remember, compute_fisher
         )
@@ -90,7 +85,9 @@ class Experiment:
 
     def answer(self, expert: Expert, data: ImageData) -> Tensor:
         recipe = {"test": data.recipe()}
-        return self.remember("outputs", expert, recipe, lambda: {"outputs": self.predict(expert.network, data)})["outputs"]
+        return self.remember("outputs", expert, recipe, lambda: {"outputs": self.predict(expert.network, data)})[
+            "outputs"
+        ]
 
     def predict(self, network: nn.Module, data: ImageData) -> Tensor:
         data.setup()
@@ -99,7 +96,6 @@ class Experiment:
 
     def evaluate(self, coded: nn.Module, answers: list[list[Tensor]]) -> list[dict]:
         scores = []
-        assert self.beta is not None
         for i, expert in enumerate(self.experts):
             own, outputs = answers[i][i], self.predict(coded, expert.data)
             others = {j: answers[i][j] for j in range(len(self.experts)) if j != i}
@@ -124,8 +120,8 @@ class Experiment:
         params = trainable(self.experts[0].network)
         return {
             "seed": self.seed,
-            "samples": self.samples,
-            "beta": list(self.beta or ()),
+            "samples": len(self.samples.labels),
+            "beta": list(self.beta),
             "hyperparameters": tuned.hyperparameters,
             "nda": sum(score["nda"] for score in scores) / len(scores),
             "experts": scores,
@@ -142,12 +138,3 @@ class Experiment:
         start = time.perf_counter()
         yield
         self.seconds[name] = round(time.perf_counter() - start, 3)
-
-
-def write_results(folder: Path, results: dict, coded: Parameters | None) -> None:
-    """results.json last: where it is, everything is."""
-    if coded is not None:
-        save_tensors(folder / "coded.safetensors", coded)
-    fresh = folder / ".results.json.new"
-    fresh.write_text(json.dumps(results, indent=2) + "\n")
-    os.replace(fresh, folder / "results.json")

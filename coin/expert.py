@@ -17,6 +17,7 @@ from coin.data.images import Batch, ImageData
 from coin.models import Model, batch_norms, freeze_batch_norm, network_of, read_state_dict
 from coin.store import Artifact, Made, Store, digest_of
 
+
 @dataclass
 class Expert:
     """A network, the data it is an expert of, and a digest that stands for its weights."""
@@ -116,7 +117,10 @@ def obtain_expert(
         L.seed_everything(finetune.seed, verbose=False)
         data.seed = finetune.seed
         module = ExpertModule(
-            network_of(model, base.tensors(), data.num_classes), data.num_classes, finetune.learning_rate, finetune.weight_decay
+            network_of(model, base.tensors(), data.num_classes),
+            data.num_classes,
+            finetune.learning_rate,
+            finetune.weight_decay,
         )
         checkpoint = ModelCheckpoint(scratch, filename="last", save_top_k=1, monitor=None, enable_version_counter=False)
         trainer = make_trainer(

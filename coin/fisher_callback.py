@@ -28,7 +28,7 @@ class FisherCallback(L.Callback):
         self._state: dict[str, Any] | None = None
 
     def start(self, module: L.LightningModule) -> None:
-        network = self.network or getattr(module, "network", module)
+        network: nn.Module = self.network or getattr(module, "network", None) or module
         self.accumulator = DiagonalFisher(network, self.directions)
         if self._state is not None:
             self.accumulator.load_state_dict(self._state)

@@ -62,4 +62,4 @@ def coding_loss(coded: Tensor, experts: Sequence[Tensor] | Tensor, beta: Sequenc
     """The empirical coding loss L̂ = (β̄ / 2P) Σ_l ‖f_c(x_l) − Σ_i β_i f_i(x_l)‖², β̄ = (Σ_i 1/β_i²) / N."""
     target = sum(b * f.double() for b, f in zip(beta, experts, strict=True))
     beta_bar = sum(1 / b**2 for b in beta) / len(beta)
-    return beta_bar / 2 * float((coded.double() - target).square().sum(1).mean())
+    return beta_bar / 2 * float((coded.double() - target).detach().square().sum(1).mean())

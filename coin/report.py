@@ -1,6 +1,17 @@
-"""Reports: results as tables for people."""
+"""Reports: results on disk, and as tables for people."""
+
+import json
+import os
+from pathlib import Path
 
 from rich.table import Table
+
+
+def write_results(folder: Path, results: dict) -> None:
+    """Written last and by one rename: where results.json is, the run is complete."""
+    fresh = folder / ".results.json.new"
+    fresh.write_text(json.dumps(results, indent=2) + "\n")
+    os.replace(fresh, folder / "results.json")
 
 
 def run_table(results: dict) -> Table:

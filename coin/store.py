@@ -115,7 +115,10 @@ class Store:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Writes contiguous CPU tensors and returns the file's sha256; the file appears complete or not at all."""
-    plain = {name: value.detach().to("cpu", memory_format=torch.contiguous_format).contiguous() for name, value in tensors.items()}
+    plain = {
+        name: value.detach().to("cpu", memory_format=torch.contiguous_format).contiguous()
+        for name, value in tensors.items()
+    }
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     save_file(plain, fresh)
     with open(fresh, "rb") as file:

@@ -123,7 +123,13 @@ def same_padding(seed):
 
 
 def norms(seed):
-    layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.GroupNorm(2, 4), Residual(nn.Conv2d(4, 4, 1))]
+    layers = [
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.GroupNorm(2, 4),
+        Residual(nn.Conv2d(4, 4, 1)),
+    ]
     network = nn.Sequential(*layers, nn.Flatten(2), nn.LayerNorm([4, 16]), Head(4))
     network[1].running_mean.normal_()
     network[1].running_var.uniform_(0.5, 2)
@@ -136,7 +142,9 @@ def resnet(seed):
 
 
 def vit(seed):
-    return torchvision.models.VisionTransformer(16, 4, 2, 2, 8, 12, num_classes=3), torch.randn(3, 3, 16, 16)
+    network = torchvision.models.VisionTransformer(16, 4, 2, 2, 8, 12, num_classes=3)
+    nn.init.normal_(network.heads.head.weight)  # torchvision's zeros would make every gradient zero
+    return network, torch.randn(3, 3, 16, 16)
 
 
 def indices(samples, tokens, seed, rows=6):
@@ -145,7 +153,9 @@ def indices(samples, tokens, seed, rows=6):
 
 CASES = {
     "linear": lambda s: (nn.Linear(5, 3), torch.randn(7, 5)),
-    "mlp": lambda s: (nn.Sequential(nn.Linear(5, 8), nn.ReLU(inplace=True), nn.Linear(8, 3, bias=False)), torch.randn(4, 5)),
+    "mlp": lambda s: (
+        nn.Sequential(nn.Linear(5, 8), nn.ReLU(inplace=True), nn.Linear(8, 3, bias=False)), torch.randn(4, 5)
+    ),
     "tokens_linear": lambda s: (
         nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6, bias=False), nn.Flatten(1), nn.Linear(24, 3)),
         torch.randn(4, 4, 5),
@@ -160,7 +170,9 @@ CASES = {
     "conv2d": lambda s: conv(2, s),
     "conv3d": lambda s: conv(3, s),
     "depthwise": lambda s: (nn.Sequential(nn.Conv2d(6, 12, 3, groups=6), nn.Tanh(), Head(12)), torch.randn(4, 6, 5, 5)),
-    "many_positions": lambda s: (nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), Head(3)), torch.randn(3, 2, 16, 16)),
+    "many_positions": lambda s: (
+        nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), Head(3)), torch.randn(3, 2, 16, 16)
+    ),
     "same_padding": same_padding,
     "norms": norms,
     "attention": lambda s: (Tokens(), indices(5, 4, s)),

@@ -27,10 +27,14 @@ def fisher_average(params, fishers, beta, damping) -> dict[str, Tensor]:
     bars = [b * sum(beta) for b in beta]
     coded = {}
     for name in params[0]:
-        total = sum(b * (torch.diag(f[name].flatten()) + damping * torch.eye(f[name].numel(), dtype=f[name].dtype))
-                    for b, f in zip(bars, fishers, strict=True))
+        total = sum(
+            b * (torch.diag(f[name].flatten()) + damping * torch.eye(f[name].numel(), dtype=f[name].dtype))
+            for b, f in zip(bars, fishers, strict=True)
+        )
         right = sum(
-            b * (torch.diag(f[name].flatten()) + damping * torch.eye(f[name].numel(), dtype=f[name].dtype)) @ p[name].flatten()
+            b
+            * (torch.diag(f[name].flatten()) + damping * torch.eye(f[name].numel(), dtype=f[name].dtype))
+            @ p[name].flatten()
             for b, f, p in zip(bars, fishers, params, strict=True)
         )
         coded[name] = torch.linalg.solve(total, right).view(params[0][name].shape)

@@ -33,8 +33,9 @@ class Accumulator(abc.ABC):
         """About how much memory a batch needs beside the activations."""
         return sum(gradient.numel() for gradient in gradients) * self.total.element_size()
 
+    @abc.abstractmethod
     def finish(self) -> None:
-        """Called once after the last direction of a batch."""
+        """Called once after the last direction of a batch: adds what is still pending."""
 
 
 class Products(Accumulator):
@@ -77,7 +78,9 @@ class Elementwises(Accumulator):
         total: Tensor | int = 0
         for rule, layout, gradient in zip(self.rules, self.layouts, gradients, strict=True):
             product = gradient if isinstance(rule.factor, float) and rule.factor == 1 else gradient * rule.factor
-            rows = layout.by_sample(product.detach().to(self.total.dtype), self.samples)  # (samples, *the result's dimensions)
+            rows = layout.by_sample(
+                product.detach().to(self.total.dtype), self.samples
+            )  # (samples, *the result's dimensions)
             summed = [d + 1 for d, size in enumerate(rule.shape) if size == 1]
             total = total + rows.sum(summed).reshape(self.samples, -1)
         assert isinstance(total, Tensor)
@@ -85,6 +88,9 @@ class Elementwises(Accumulator):
 
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         self.total += self.per_sample(gradients).square_().sum(0).view(self.total.shape)
+
+    def finish(self) -> None:
+        pass  # nothing is pending
 
     def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
         return self.per_sample(gradients).sum(0).view(self.total.shape)
@@ -118,6 +124,9 @@ class Lookups(Accumulator):
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         squares = self.per_slot(gradients).square_()
         self.total.index_add_(0, self.rows, squares)
+
+    def finish(self) -> None:
+        pass  # nothing is pending
 
     def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
         sums = self.per_slot(gradients)

@@ -5,6 +5,7 @@ weights and modules called twice, which hooks on modules do not. A parameter non
 `coin.fisher.rules` goes to the general path, so nothing is ever guessed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,11 @@ class Use:
         return (self.node.name(), self.slot, self.transposed)
 
 
-def find_uses(outputs: Tensor, params: dict[str, Tensor]) -> dict[str, list[Use]]:
+def find_uses(outputs: Tensor, params: Mapping[str, Tensor]) -> dict[str, list[Use]]:
     """Every use of every parameter in the computation of `outputs`, in a deterministic order."""
     readers: dict[Node, list[tuple[Node, int]]] = {}  # node -> the nodes that read its result
     leaves: dict[int, Node] = {}
-    pending = [outputs.grad_fn]
+    pending: list[Node] = [outputs.grad_fn]
     visited = set(pending)
     while pending:
         node = pending.pop()

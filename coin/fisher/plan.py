@@ -3,6 +3,7 @@
 Made once from a handful of samples, and checked there against autograd itself.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -61,7 +62,7 @@ def rules_for(uses: list[Use], param: Tensor, gradients: dict) -> list[Rule] | N
     return known if len(known) == len(rules) and len({type(rule) for rule in known}) == 1 else None
 
 
-def make_plan(network: nn.Module, params: dict[str, Tensor], batch: Tensor) -> Plan:
+def make_plan(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor) -> Plan:
     options: dict[str, list[set[Layout]]] = {}
     plan = Plan({})
     for size in PROBE_SIZES:
@@ -109,7 +110,7 @@ def make_plan(network: nn.Module, params: dict[str, Tensor], batch: Tensor) -> P
     return plan
 
 
-def verify(plan: Plan, network: nn.Module, params: dict[str, Tensor], batch: Tensor) -> None:
+def verify(plan: Plan, network: nn.Module, params: Mapping[str, Tensor], batch: Tensor) -> None:
     """Sends to the general path what does not reproduce autograd's own gradient of a random direction."""
     size = PROBE_SIZES[0]
     inputs = batch[torch.arange(size, device=batch.device) % len(batch)]

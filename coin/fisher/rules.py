@@ -10,7 +10,6 @@ Three kinds of use cover the layers networks are made of; whatever is no such us
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -118,8 +117,7 @@ def im2col(x: Tensor, kernel, stride, padding, dilation) -> Tensor:
         x = F.pad(x, [p for size in reversed(padding) for p in (size, size)])
     x = x.movedim(1, -1)  # a view of contiguous memory where the input is channels_last
     space = [
-        (size - d * (k - 1) - 1) // s + 1
-        for size, k, s, d in zip(x.shape[1:-1], kernel, stride, dilation, strict=True)
+        (size - d * (k - 1) - 1) // s + 1 for size, k, s, d in zip(x.shape[1:-1], kernel, stride, dilation, strict=True)
     ]
     steps = x.stride()[1:-1]
     windows = x.as_strided(

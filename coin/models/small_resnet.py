@@ -26,9 +26,7 @@ class SmallResNet(nn.Module):
     def __init__(self, num_classes: int = 10, width: int = 16):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
-        self.blocks = nn.Sequential(
-            Block(width, width, 1), Block(width, 2 * width, 2), Block(2 * width, 4 * width, 2)
-        )
+        self.blocks = nn.Sequential(Block(width, width, 1), Block(width, 2 * width, 2), Block(2 * width, 4 * width, 2))
         self.fc = nn.Linear(4 * width, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,58 @@
+import contextlib
+import io
+import os
+import runpy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(Path(__file__).parent))
+torch.set_num_threads(min(2, os.cpu_count() or 1))
+
+
+@dataclass
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+def run_script(name: str, *args: str) -> Finished:
+    """Runs train.py or encode.py as __main__ in this process: what a shell would run, without importing torch again."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    argv, sys.argv = sys.argv, [str(ROOT / name), *args]
+    from coin import console
+
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        console.console.file = out
+        try:
+            runpy.run_path(str(ROOT / name), run_name="__main__")
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        finally:
+            console.console.file = None
+            sys.argv = argv
+    return Finished(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environment(tmp_path_factory):
+    os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", COIN_DATA=os.environ.get("COIN_DATA", "data"))
+    os.environ["COIN_STORE"] = str(tmp_path_factory.mktemp("store"))
+    os.environ["WANDB_DIR"] = str(tmp_path_factory.mktemp("wandb"))
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory):
+    """The README's first command, once for all tests: its folder and what it printed."""
+    folder = tmp_path_factory.mktemp("digits")
+    finished = run_script("encode.py", f"hydra.run.dir={folder}")
+    assert finished.code == 0, finished.err
+    return folder, finished

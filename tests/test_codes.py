@@ -1,0 +1,167 @@
+import copy
+
+import pytest
+import reference
+import torch
+from torch import nn
+
+import coin
+from coin import parameters
+from coin.codes import Average, Coin, fisher_average
+from coin.coding import Coding
+from coin.decoding import decode
+from coin.tuning import tune
+
+
+def experts(count=2, seed=0, make=lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))):
+    torch.manual_seed(seed)
+    base = make().double()
+    found = [copy.deepcopy(base) for _ in range(count)]
+    for expert in found:
+        for p in expert.parameters():
+            p.data += 0.3 * torch.randn_like(p)
+    return base, found
+
+
+def coding(count=2, beta=None, **settings):
+    base, found = experts(count, **settings)
+    inputs = torch.randn(20, 4, dtype=torch.float64)
+    labels = torch.stack([e(inputs) for e in found]).mean(0).argmax(1)
+    owners = torch.arange(20) % count
+    return Coding(found, beta, [inputs], base=base, labels=labels, owners=owners)
+
+
+def random_fishers(params, seed=0):
+    torch.manual_seed(seed)
+    return [{k: torch.rand_like(v) for k, v in p.items()} for p in params]
+
+
+@pytest.mark.parametrize("beta", [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+def test_fisher_average_is_the_closed_form(beta):
+    params = coding(3).params
+    fishers = random_fishers(params)
+    ours = fisher_average(params, fishers, beta, 0.01)
+    truth = reference.fisher_average(params, fishers, beta, 0.01)
+    for name in truth:
+        torch.testing.assert_close(ours[name], truth[name])
+
+
+def test_fisher_average_of_more_than_a_chunk_in_any_memory_layout():
+    torch.manual_seed(0)
+    params = [{"w": torch.randn(70, 50, 5, 5).to(memory_format=torch.channels_last)} for _ in range(2)]
+    fishers = [{"w": torch.rand(70, 50, 5, 5)} for _ in range(2)]
+    f, t = [x["w"] + 0.1 for x in fishers], [x["w"] for x in params]
+    truth = (0.3 * f[0] * t[0] + 0.7 * f[1] * t[1]) / (0.3 * f[0] + 0.7 * f[1])
+    torch.testing.assert_close(fisher_average(params, fishers, [0.3, 0.7], 0.1)["w"], truth)
+
+
+def test_equal_fishers_make_coin_the_average():
+    problem = coding(3, [0.5, 0.3, 0.2])
+    fishers = random_fishers(problem.params)[:1] * 3
+    average = Average().encode(problem)
+    for name, value in fisher_average(problem.params, fishers, problem.beta, 0.1).items():
+        torch.testing.assert_close(value, average[name])
+
+
+def test_large_damping_makes_coin_the_average():
+    problem = coding(2, [0.7, 0.3])
+    average = Average().encode(problem)
+    for name, value in Coin(1e12).encode(problem, damping=1e12).items():
+        torch.testing.assert_close(value, average[name])
+
+
+@pytest.mark.parametrize("code", [Coin(0.01), Average()])
+def test_one_expert_codes_to_itself(code):
+    problem = coding(1, [1.0])
+    for name, value in tune(code, problem).params.items():
+        torch.testing.assert_close(value, problem.params[0][name])
+
+
+@pytest.mark.parametrize("code", [Coin(0.01), Average()])
+def test_permuting_the_experts_with_their_weights_changes_nothing(code):
+    problem = coding(3, [0.5, 0.3, 0.2])
+    order = [2, 0, 1]
+    other = Coding([problem.experts[i] for i in order], [problem.beta[i] for i in order], problem.batches)
+    first, second = (code.encode(p, **code.candidates()[0]) for p in (problem, other))
+    for name in first:
+        torch.testing.assert_close(first[name], second[name])
+
+
+@pytest.mark.parametrize("beta", [None, [0.5, 0.3, 0.2]])
+@pytest.mark.parametrize("code", [Coin(0.01), Average()])
+def test_a_linear_network_decodes_exactly(code, beta):
+    problem = coding(3, beta, make=lambda: nn.Linear(4, 3))
+    tuned = tune(code, problem)
+    assert tuned.nda == 100
+    assert tuned.coding_loss < 1e-20
+
+
+def test_tuning_picks_the_best_and_breaks_ties_by_the_coding_loss():
+    problem = coding(2)
+    tuned = tune(Coin(), problem)
+    assert len(tuned.candidates) == 6
+    assert tuned.nda == max(c["nda"] for c in tuned.candidates)
+    tied = [c["coding_loss"] for c in tuned.candidates if c["nda"] == tuned.nda]
+    assert tuned.coding_loss == min(tied)
+    assert tuned.hyperparameters["damping"] in Coin().grid
+
+
+def test_statistics_are_remembered_and_beta_reuses_them():
+    kept = {}
+
+    def remember(kind, i, settings, compute):
+        key = (kind, i, str(settings))
+        if key not in kept:
+            kept[key] = compute()
+        return kept[key]
+
+    problem = coding(2)
+    problem.remember = remember
+    tune(Coin(), problem)
+    count = len(kept)
+    problem.beta = (0.9, 0.1)
+    tune(Coin(), problem)
+    assert count == len(kept) == 4  # a Fisher and the outputs of each expert
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "much"])
+def test_bad_damping_is_refused(bad):
+    with pytest.raises(ValueError, match="must be a positive number"):
+        Coin(bad)
+
+
+@pytest.mark.parametrize(
+    ("beta", "words"),
+    [
+        ([0.5, 0.6], "sum to 1.1"),
+        ([1.5, -0.5], "must be positive"),
+        ([1.0, 0.0], "must be positive"),
+        ([float("nan"), 0.5], "must be positive"),
+        ([1.0], "1 weights for 2 experts"),
+    ],
+)
+def test_bad_beta_is_refused(beta, words):
+    with pytest.raises(ValueError, match=words):
+        coding(2, beta)
+
+
+def test_encode_for_people_with_their_own_networks():
+    _, found = experts(3)
+    inputs = torch.randn(30, 4, dtype=torch.float64)
+    before = [copy.deepcopy(e.state_dict()) for e in found]
+    beta = (0.5, 0.3, 0.2)
+    coded = coin.encode(found, inputs.split(10), beta)
+    decoded = decode(coded(inputs), {1: found[1](inputs), 2: found[2](inputs)}, beta, 0)
+    assert decoded.shape == (30, 3)
+    params = [parameters.trainable(e) for e in found]
+    truth = reference.fisher_average(params, [reference.diagonal_fisher(e, [inputs]) for e in found], beta, 1e-2)
+    for name, value in parameters.trainable(coded).items():
+        torch.testing.assert_close(value, truth[name])
+    for expert, state in zip(found, before, strict=True):
+        assert all(torch.equal(state[k], v) for k, v in expert.state_dict().items())
+    with pytest.raises(ValueError, match="no batches"):
+        coin.encode(found, [])
+    with pytest.raises(ValueError, match="no experts"):
+        coin.encode([], [inputs])
+    with pytest.raises(ValueError, match="leave the labels out"):
+        coin.encode(found, [(inputs, inputs)])

@@ -1,0 +1,65 @@
+"""Every YAML file composes, and what it describes can be built."""
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+CONF = ROOT / "conf"
+GROUPED = sorted(p.relative_to(CONF) for p in CONF.rglob("*.yaml") if p.parent != CONF and "hydra" not in p.parts)
+INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer")
+
+
+def composed(script: str, *overrides: str):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(script, overrides=[*overrides])
+
+
+def script_for(path: Path) -> str:
+    return "train" if path.parts[0] in ("data", "finetune") else "encode"
+
+
+@pytest.mark.parametrize("path", GROUPED, ids=str)
+def test_every_option_composes_and_instantiates(path):
+    group, option = "/".join(path.parts[:-1]), path.stem
+    overrides = [f"{group}={option}"]
+    if group == "model" and option.startswith("resnet"):
+        overrides.append("model.weights=none")
+    config = composed(script_for(path), *overrides)
+    OmegaConf.resolve(config)
+    if group in INSTANTIATED:
+        assert instantiate(config[group]) is not None
+    if group == "experiment":
+        experts = instantiate(config.experts, _convert_="all")
+        assert len(experts) >= 2 and all(spec["data"].num_classes == 10 for spec in experts.values())
+    if group == "code":
+        assert instantiate(config.code).candidates()
+
+
+@pytest.mark.parametrize("path", [p for p in CONF.rglob("*.yaml") if "hydra" not in p.parts], ids=lambda p: p.name)
+def test_every_file_opens_with_the_command_that_runs_it(path):
+    first = next(line for line in path.read_text().splitlines() if not line.startswith("# @package"))
+    assert first.startswith("#"), path
+
+
+def test_the_paper_recipe():
+    config = composed("train", "data=cifar10", "data.labels=[0,1,2,3,4]", "model=resnet50", "model.weights=none")
+    finetune = instantiate(config.finetune)
+    assert (finetune.epochs, finetune.learning_rate, finetune.weight_decay) == (3, 1e-5, 0.1)
+    assert config.data.batch_size == 128
+    assert instantiate(composed("train", "data=mnist").finetune).epochs == 1
+    assert instantiate(composed("train", "data=fashion_mnist").finetune).epochs == 5
+
+
+def test_train_and_encode_describe_the_same_expert():
+    train = composed("train", "data=cifar10", "data.labels=[0,1,2,3,4]", "model=resnet50", "data.root=x")
+    encode = composed("encode", "experiment=cifar10_splits", "data.root=x")
+    assert train.data == encode.experts.split1.data
+    assert train.finetune == encode.experts.split1.finetune
+    assert train.model == encode.model and train.trainer == encode.trainer
+    other = composed("encode", "experiment=cifar10_splits", "seed=1", "data.image_size=64")
+    assert other.experts.split1.finetune == train.finetune  # another draw of the samples, the same experts
+    assert other.experts.split2.data.image_size == 64

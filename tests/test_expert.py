@@ -1,0 +1,93 @@
+import lightning as L
+import torch
+
+from coin.data import Digits
+from coin.expert import ExpertModule, FineTuning, obtain_expert, trainer_recipe
+from coin.models import Small, batch_norms
+from coin.pretraining import Rotations, obtain_base
+from coin.store import Store
+
+
+def make_trainer(**settings):
+    return L.Trainer(accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False,
+                     num_sanity_val_steps=0, use_distributed_sampler=False, deterministic=True, **settings)  # fmt: skip
+
+
+def expert(folder, epochs=2, trainer=make_trainer, **settings):
+    store, model = Store(folder), Small(weights="none")
+    base = obtain_base(store, model, 10, Rotations(Digits()), trainer)
+    return base, obtain_expert(
+        store, model, base, Digits(labels=[0, 1]), FineTuning(epochs, 1e-3, **settings), trainer, {}
+    )
+
+
+def test_batch_norm_stays_bit_identical_to_the_base(tmp_path):
+    base, made = expert(tmp_path)
+    before, after = base.tensors(), made.tensors()
+    frozen = {
+        name
+        for name in before
+        if "bn" in name or "running" in name or name.startswith(("stem.1", "blocks.1.shortcut.1"))
+    }
+    assert len(frozen) > 20
+    assert all(torch.equal(before[name], after[name]) for name in frozen)
+    assert not torch.equal(before["fc.weight"], after["fc.weight"])
+    assert not torch.equal(before["stem.0.weight"], after["stem.0.weight"])
+
+
+def test_train_mode_leaves_batch_norm_in_eval_mode():
+    module = ExpertModule(Small(weights="none").build(10), 10).train()
+    assert module.network.training and not any(m.training for m in batch_norms(module.network))
+    trained = {id(p) for group in module.configure_optimizers().param_groups for p in group["params"]}
+    assert not any(id(p) in trained for m in batch_norms(module.network) for p in m.parameters())
+
+
+def test_the_same_recipe_gives_the_same_bits_and_another_seed_does_not(tmp_path):
+    (_, a), (_, b), (_, c) = (expert(tmp_path / name, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    assert a.key == b.key != c.key
+    assert all(torch.equal(value, b.tensors()[name]) for name, value in a.tensors().items())
+    assert not torch.equal(a.tensors()["fc.weight"], c.tensors()["fc.weight"])
+
+
+class Stopped(Exception):
+    pass
+
+
+class StopAfter(L.Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        if trainer.current_epoch == self.epoch:
+            raise Stopped
+
+
+def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
+    def interrupted(callbacks=(), **settings):
+        return make_trainer(callbacks=[*callbacks, StopAfter(2)], **settings)
+
+    try:
+        expert(tmp_path / "a", epochs=4, trainer=interrupted)
+        raise AssertionError("not interrupted")
+    except Stopped:
+        pass
+    assert list((tmp_path / "a" / "experts").glob(".*.unfinished/last.ckpt"))
+    _, resumed = expert(tmp_path / "a", epochs=4)
+    _, whole = expert(tmp_path / "b", epochs=4)
+    assert all(torch.equal(value, whole.tensors()[name]) for name, value in resumed.tensors().items())
+
+
+def test_rotations_see_no_labels(tmp_path):
+    store, model = Store(tmp_path), Small()
+    a, b = Digits(), Digits()
+    b.setup()
+    b.train_set.labels = torch.zeros_like(b.train_set.labels)
+    first = obtain_base(store, model, 10, Rotations(a, epochs=1), make_trainer)
+    second = obtain_base(Store(tmp_path / "b"), model, 10, Rotations(b, epochs=1), make_trainer)
+    assert all(torch.equal(value, second.tensors()[name]) for name, value in first.tensors().items())
+    assert first.facts["rotation_accuracy"] > 30
+
+
+def test_only_what_changes_the_weights_counts_in_a_recipe():
+    settings = {"_target_": "x", "devices": 4, "precision": "bf16-mixed", "accumulate_grad_batches": 2}
+    assert trainer_recipe(settings) == {"precision": "bf16-mixed", "accumulate_grad_batches": 2}

@@ -1,0 +1,207 @@
+import copy
+import warnings
+
+import cases
+import pytest
+import reference
+import torch
+from torch import nn
+
+from coin.fisher import DiagonalFisher, Exact, Probes, diagonal_fisher
+from coin.fisher.products import Direct, Pairs, pairs_is_cheaper
+
+RANDOM_SHAPES = {"conv1d": 8, "conv2d": 8, "conv3d": 8}
+
+
+def relative_error(ours, truth):
+    assert ours.keys() == truth.keys()
+    return max(float((ours[k] - truth[k]).norm() / (truth[k].norm() + 1e-300)) for k in truth)
+
+
+@pytest.mark.parametrize(("name", "seed"), [(n, s) for n in cases.CASES for s in range(RANDOM_SHAPES.get(n, 1))])
+def test_exact_on_every_kind_of_layer(name, seed):
+    network, inputs = cases.make(name, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch on padding="same" with an even kernel
+        ours = diagonal_fisher(network, [inputs])
+    assert relative_error(ours, reference.diagonal_fisher(network, [inputs])) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("name", "general"),
+    [
+        ("resnet18", set()),
+        ("vit", set()),
+        ("attention", set()),
+        ("attention_seq_first", set()),
+        ("twice", set()),
+        ("frames_by_frame", set()),
+        ("tied", {"embed.weight"}),
+        ("odd", {"matrix", "up.weight", "up.bias", "bilinear.weight"}),
+        ("cross_attention", {"attention.in_proj_weight", "attention.in_proj_bias"}),
+    ],
+)
+def test_only_what_no_rule_knows_takes_the_slow_path(name, general):
+    network, inputs = cases.make(name)
+    fisher = DiagonalFisher(network)
+    fisher.update(inputs)
+    assert set(fisher.plan.general) == general
+
+
+@pytest.mark.parametrize("name", ["norms", "attention_seq_first", "frames_by_frame", "odd"])
+def test_neither_batch_size_nor_memory_matters(name):
+    network, inputs = cases.make(name)
+    whole = diagonal_fisher(network, [inputs])
+    assert relative_error(diagonal_fisher(network, inputs.split(1)), whole) < 1e-12
+    assert relative_error(diagonal_fisher(network, [inputs[:3], inputs[3:]]), whole) < 1e-12
+    tight = DiagonalFisher(network, memory=1)
+    tight.update(inputs)
+    assert relative_error(tight.compute(), whole) < 1e-12
+
+
+@pytest.mark.parametrize("positions", [1, 2, 5, 16])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_direct_and_pairs_agree(positions, groups):
+    torch.manual_seed(positions)
+    inputs = torch.randn(4, positions, groups, 5, dtype=torch.float64)
+    gradients = [torch.randn(4, positions, groups, 7, dtype=torch.float64) for _ in range(3)]
+    truth = sum(torch.einsum("ntgc,ntgo->ngco", inputs, g).square().sum(0) for g in gradients)
+    for way in (Direct, Pairs):
+        squares = way(inputs)
+        for g in gradients:
+            squares.add(g)
+        torch.testing.assert_close(squares.result(), truth)
+
+
+def test_the_cost_model_prefers_pairs_for_few_positions():
+    assert pairs_is_cheaper(1, 10, 2048, 512)
+    assert pairs_is_cheaper(4, 10, 2304, 256)
+    assert not pairs_is_cheaper(256, 10, 147, 64)
+    assert not pairs_is_cheaper(3136, 10, 64, 64)
+
+
+def test_frozen_parameters_are_left_out_and_come_back_unchanged():
+    network, inputs = cases.make("norms")
+    network[1].requires_grad_(False)
+    before = copy.deepcopy(network.state_dict())
+    ours = diagonal_fisher(network, [inputs])
+    assert not any(name.startswith("1.") for name in ours)
+    assert all(torch.equal(before[k], v) for k, v in network.state_dict().items())
+    assert all(p.grad is None for p in network.parameters())
+    assert network[0].weight.requires_grad and not network[1].weight.requires_grad
+
+
+def test_probes_are_unbiased_and_do_not_depend_on_the_batches():
+    network, inputs = cases.make("mlp")
+    exact = diagonal_fisher(network, [inputs], Exact())
+    many = diagonal_fisher(network, [inputs], Probes(4000))
+    assert relative_error(many, exact) < 0.05
+    few = diagonal_fisher(network, [inputs], Probes(20))
+    assert relative_error(few, exact) > relative_error(many, exact)
+    assert relative_error(diagonal_fisher(network, inputs.split(1), Probes(20)), few) < 1e-12
+    assert relative_error(diagonal_fisher(network, [inputs.flip(0)], Probes(20)), few) < 1e-12
+    with pytest.raises(ValueError, match="must be at least 1"):
+        Probes(0)
+
+
+def test_probes_take_the_slow_path_too():
+    network, inputs = cases.make("odd")
+    exact = diagonal_fisher(network, [inputs])
+    assert relative_error(diagonal_fisher(network, [inputs], Probes(2000)), exact) < 0.2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_accumulates_in_float32(dtype):
+    network, inputs = cases.make("norms", dtype=torch.float32)
+    truth = diagonal_fisher(network, [inputs])
+    low = diagonal_fisher(copy.deepcopy(network).to(dtype), [inputs.to(dtype)])
+    assert all(value.dtype == torch.float32 for value in low.values())
+    assert relative_error(low, truth) < 0.1
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = DiagonalFisher(network)
+        mixed.update(inputs)
+    assert not mixed.plan.general
+    assert relative_error(mixed.compute(), truth) < 0.1
+
+
+def test_state_dict_resumes():
+    network, inputs = cases.make("mlp")
+    first, second = DiagonalFisher(network), DiagonalFisher(network)
+    first.update(inputs[:2])
+    second.load_state_dict(first.state_dict())
+    second.update(inputs[2:])
+    assert relative_error(second.compute(), diagonal_fisher(network, [inputs])) < 1e-12
+
+
+class Routed(nn.Module):
+    """A computation that depends on the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.a(x) if x.sum() > 0 else self.b(self.a(x))
+
+
+def test_a_computation_that_depends_on_the_data():
+    network = Routed().double()
+    batches = [torch.ones(2, 3, dtype=torch.float64), -torch.ones(2, 3, dtype=torch.float64)]
+    assert relative_error(diagonal_fisher(network, batches), reference.diagonal_fisher(network, batches)) < 1e-9
+
+
+class MixesSamples(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(x - x.mean(0))
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(nn.functional.dropout(x, 0.5, training=True))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.out = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.out(torch.utils.checkpoint.checkpoint(self.fc, x.requires_grad_(), use_reentrant=True))
+
+
+class Tuple(nn.Linear):
+    def forward(self, x):
+        return (super().forward(x),)
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).train(), r"1 is BatchNorm in train mode.*\.eval\(\)"),
+        (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), r"1 has active dropout \(0\.5\)"),
+        (MixesSamples(), "depends on the other samples"),
+        (Noisy(), "differently each time"),
+        (Checkpointed(), "activation checkpointing"),
+        (Tuple(3, 3), "returns tuple"),
+        (nn.Sequential(nn.Linear(3, 3), nn.Flatten(0)), r"expected \(samples, outputs\)"),
+        (nn.Linear(3, 3).requires_grad_(False), "no parameter of the network requires gradients"),
+    ],
+)
+def test_what_cannot_be_treated_exactly_is_refused(network, words):
+    with pytest.raises(ValueError, match=words):
+        diagonal_fisher(network, [torch.randn(4, 3)])
+
+
+def test_batches_with_labels_and_no_batches_are_refused():
+    with pytest.raises(ValueError, match="leave the labels out"):
+        diagonal_fisher(nn.Linear(3, 3), [(torch.randn(4, 3), torch.zeros(4))])
+    with pytest.raises(ValueError, match="at least one batch"):
+        diagonal_fisher(nn.Linear(3, 3), [])

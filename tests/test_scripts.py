@@ -1,0 +1,214 @@
+"""The two commands, as a user runs them."""
+
+import copy
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import run_script
+from safetensors.torch import load_file, save_file
+from wandb.proto.wandb_internal_pb2 import Record
+
+EXPERT_KEYS = {"name", "accuracy", "decoded_accuracy", "nda"}
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_the_first_command_decodes_two_experts(digits_run):
+    folder, finished = digits_run
+    results = results_of(folder)
+    assert results["code"] == "coin" and results["experiment"] == "digits"
+    assert (results["seed"], results["samples"], results["beta"]) == (0, 200, [0.5, 0.5])
+    assert results["hyperparameters"]["damping"] in [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    assert len(results["experts"]) == 2 and all(set(expert) >= EXPERT_KEYS for expert in results["experts"])
+    for expert in results["experts"]:
+        assert expert["accuracy"] > 90
+        assert expert["nda"] == pytest.approx(100 * expert["decoded_accuracy"] / expert["accuracy"], rel=1e-4)
+    assert results["nda"] == pytest.approx(sum(e["nda"] for e in results["experts"]) / 2)
+    assert results["nda"] > 80
+    assert results["coding_loss"] > 0 and results["seconds"]["encode"] > 0
+    for words in ("split1", "split2", "average", "NDA", str(folder), "wandb sync"):
+        assert words in finished.out
+
+
+def test_the_coded_network_is_left_complete(digits_run):
+    folder, _ = digits_run
+    coded = load_file(folder / "coded.safetensors")
+    assert "fc.weight" in coded and "stem.1.running_mean" in coded
+
+
+def test_again_it_reuses_everything_and_says_the_same(digits_run, tmp_path):
+    first, _ = digits_run
+    finished = run_script("encode.py", f"hydra.run.dir={tmp_path}", "logger=csv", "train_missing=false")
+    assert finished.code == 0, finished.err
+    assert "Epoch" not in finished.out
+    one, two = results_of(first), results_of(tmp_path)
+    one.pop("seconds"), two.pop("seconds")
+    assert one == two
+
+
+def read_offline_run(path):
+    """The records of a .wandb file: a 7-byte header, then 32 KiB blocks of (crc, length, type) and data."""
+    raw, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(raw):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack("<IHB", raw[at : at + 7])
+        whole += raw[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # a full record, or the last piece of one
+            yield Record.FromString(whole)
+            whole = b""
+
+
+def test_the_offline_run_holds_the_nda(digits_run):
+    folder, _ = digits_run
+    logged = {}
+    for path in folder.rglob("*.wandb"):
+        for record in read_offline_run(path):
+            for item in record.history.item:
+                logged["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+    results = results_of(folder)
+    assert logged["nda"] == pytest.approx(results["nda"])
+    for expert in results["experts"]:
+        for key in ("nda", "accuracy", "decoded_accuracy"):
+            assert logged[f"{key}/{expert['name']}"] == pytest.approx(expert[key])
+    assert logged["hyperparameters/damping"] == results["hyperparameters"]["damping"]
+    assert {"coding_loss", "seconds/encode", "train/loss", "test/accuracy"} <= set(logged)
+
+
+def test_train_makes_the_expert_that_encode_uses(digits_run):
+    finished = run_script("train.py", "data.labels=[0,1,2,3,4]", "logger=csv")
+    assert finished.code == 0, finished.err
+    assert "digits-0-4-small_resnet" in finished.out and "Epoch" not in finished.out
+
+
+def test_unequal_weights_and_another_code(digits_run, tmp_path):
+    finished = run_script(
+        "encode.py", "code=average", "beta=[0.7,0.3]", "samples=20", "logger=csv", f"hydra.run.dir={tmp_path}"
+    )
+    assert finished.code == 0, finished.err
+    results = results_of(tmp_path)
+    assert results["beta"] == [0.7, 0.3] and results["samples"] == 20 and results["hyperparameters"] == {}
+
+
+@pytest.mark.parametrize("script", ["encode.py", "train.py"])
+def test_help_fits_a_screen(script):
+    finished = run_script(script, "--help")
+    assert finished.code == 0
+    assert len(finished.out.splitlines()) <= 40
+    for words in (
+        "data.labels" if script == "train.py" else "samples=",
+        "store=DIR",
+        "model:",
+        "resnet50",
+        "small_resnet",
+    ):
+        assert words in finished.out
+
+
+BAD = {
+    "beta=[0.5,0.6]": "sum to 1.1",
+    "beta=[-0.5,1.5]": "must be positive",
+    "beta=[1.0]": "1 weights for 2 experts",
+    "samples=1": "at least one sample each",
+    "samples=1000000": "training images",
+    "experts.split1.data.labels=[0,11]": "labels 0 to 9",
+    "experts.split1.data.labels=[]": "labels 0 to 9",
+    "code=nonsense": "average",
+    "model=nonsense": "resnet50",
+    "experiment=nonsense": "cifar10_mnist",
+    "code.damping=0": "must be a positive number",
+    "code.damping=-0.1": "must be a positive number",
+    "code.damping=nan": "must be a positive number",
+    "code.damping=inf": "must be a positive number",
+    "code.dampening=1": "dampening",
+    "model.weights=/no/such/file.pth": "no such file",
+    "model.weights=imagenet": "torchvision has none",
+    "experts.split1.path=/no/such/folder": "no such file or folder",
+    "data.image_size=0": "1 to 4096",
+    "experts.split1.finetune.epochs=0": "at least 1",
+    "experts.split1.finetune.learning_rate=-1": "must be positive",
+    "fisher=probes fisher.probes=0": "at least 1",
+    "train_missing=false store=/tmp/coin-empty-store": "train_missing",
+}
+
+
+@pytest.mark.parametrize("override", BAD)
+def test_bad_input_gets_one_line_and_leaves_nothing(override, digits_run, tmp_path):
+    finished = run_script("encode.py", *override.split(), "logger=csv", f"hydra.run.dir={tmp_path / 'run'}")
+    assert finished.code == 2
+    lines = [line for line in finished.err.splitlines() if line.strip()]
+    assert len(lines) == 1 and lines[0].startswith("error: "), finished.err
+    assert BAD[override] in lines[0]
+    assert "Traceback" not in finished.out + finished.err
+    assert not (tmp_path / "run" / "results.json").exists()
+    assert not (tmp_path / "run" / "coded.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [("data.labels=[0,10]", "labels 0 to 9"), ("data=nonsense", "cifar10"), ("model=nonsense", "small_resnet"),
+     ("data.batch_size=0", "at least 1"), ("+model.nonsense=1", "nonsense")],
+)  # fmt: skip
+def test_bad_input_to_train(override, words):
+    finished = run_script("train.py", override, "logger=csv")
+    assert finished.code == 2 and finished.err.startswith("error: ") and words in finished.err
+    assert finished.err.count("\n") == 1
+
+
+def spoiled(digits_run, change):
+    path = digits_run[1].out.split("expert split1: ")[1].split()[0]
+    tensors = load_file(Path(path) / "tensors.safetensors")
+    change(tensors)
+    return tensors
+
+
+def nan(tensors):
+    tensors["fc.bias"][0] = float("nan")
+
+
+def other_batch_norm(tensors):
+    tensors["stem.1.running_mean"] += 1
+
+
+def other_shape(tensors):
+    tensors["fc.weight"] = torch.zeros(3, 3)
+
+
+def lacking(tensors):
+    del tensors["fc.weight"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(nan, "NaN or infinite weights in fc.bias"), (other_batch_norm, "stem.1.running_mean"),
+     (other_shape, "fc.weight (3, 3)"), (lacking, "lacks fc.weight")],
+)  # fmt: skip
+def test_bad_experts_are_refused(change, words, digits_run, tmp_path):
+    save_file(spoiled(digits_run, change), tmp_path / "expert.safetensors")
+    finished = run_script("encode.py", f"experts.split1.path={tmp_path / 'expert.safetensors'}", "logger=csv")
+    assert finished.code == 2 and words in finished.err, finished.err
+
+
+def test_an_expert_of_another_base_is_refused(digits_run):
+    finished = run_script("train.py", "data.labels=[0,1,2,3,4]", "model.seed=1", "logger=csv", "finetune.epochs=1")
+    path = finished.out.split("expert: ")[1].split()[0]
+    refused = run_script("encode.py", f"experts.split1.path={path}", "logger=csv")
+    assert refused.code == 2 and "share one base model" in refused.err
+
+
+def test_an_expert_made_elsewhere_is_taken(digits_run, tmp_path):
+    tensors = spoiled(digits_run, lambda t: None)
+    torch.save(copy.deepcopy(tensors), tmp_path / "expert.pth")
+    finished = run_script(
+        "encode.py", f"experts.split1.path={tmp_path / 'expert.pth'}", "logger=csv", f"hydra.run.dir={tmp_path / 'run'}"
+    )
+    assert finished.code == 0, finished.err
+    assert results_of(tmp_path / "run")["nda"] == results_of(digits_run[0])["nda"]

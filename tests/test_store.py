@@ -1,0 +1,109 @@
+import json
+import multiprocessing
+import os
+import time
+
+import pytest
+import torch
+
+from coin.store import Store
+
+
+def made(value=1.0):
+    return lambda scratch: ({"x": torch.full((3,), value)}, {"accuracy": value})
+
+
+def test_made_once_and_told_apart_by_its_recipe(tmp_path):
+    store, calls = Store(tmp_path), []
+
+    def make(scratch):
+        calls.append(scratch)
+        return made()(scratch)
+
+    first = store.obtain("experts", "a", {"seed": 0}, make)
+    again = store.obtain("experts", "a", {"seed": 0}, make)
+    other = store.obtain("experts", "a", {"seed": 1}, make)
+    assert len(calls) == 2
+    assert first.path == again.path != other.path
+    assert first.path.name.startswith("a-")
+    assert torch.equal(again.tensors()["x"], torch.ones(3)) and again.facts == {"accuracy": 1.0}
+    record = json.loads((first.path / "record.json").read_text())
+    assert record["recipe"] == {"seed": 0} and record["versions"]["torch"] == torch.__version__
+    assert not calls[0].exists()
+
+
+def test_a_failure_leaves_nothing_that_looks_finished_and_keeps_the_scratch(tmp_path):
+    store = Store(tmp_path)
+
+    def fail(scratch):
+        (scratch / "checkpoint").write_text("half")
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        store.obtain("experts", "a", {}, fail)
+    assert store.find("experts", "a", {}) is None
+
+    def resume(scratch):
+        assert (scratch / "checkpoint").read_text() == "half"
+        return made()(scratch)
+
+    assert store.obtain("experts", "a", {}, resume).path.is_dir()
+    visible = [p.name for p in (tmp_path / "experts").iterdir() if not p.name.startswith(".")]
+    assert len(visible) == 1
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "no json", "bad json"])
+def test_a_damaged_artifact_is_refused_by_name(tmp_path, damage):
+    store = Store(tmp_path)
+    path = store.obtain("experts", "a", {}, made()).path
+    tensors, record = path / "tensors.safetensors", path / "record.json"
+    raw = tensors.read_bytes()
+    if damage == "flip":
+        tensors.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    elif damage == "truncate":
+        tensors.write_bytes(raw[:-4])
+    elif damage == "no json":
+        record.unlink()
+    else:
+        record.write_text("{")
+    with pytest.raises(ValueError, match=path.name):
+        store.obtain("experts", "a", {}, made())
+
+
+def slow(root, log):
+    def make(scratch):
+        with open(log, "a") as file:
+            file.write("made\n")
+        time.sleep(0.5)
+        return made()(scratch)
+
+    Store(root).obtain("experts", "a", {}, make)
+
+
+def hang(root, started):
+    def make(scratch):
+        started.touch()
+        time.sleep(600)
+
+    Store(root).obtain("experts", "a", {}, make)
+
+
+def test_two_processes_make_it_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=slow, args=(tmp_path, tmp_path / "log")) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    assert (tmp_path / "log").read_text() == "made\n"
+
+
+def test_a_killed_owner_does_not_block_the_next(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=hang, args=(tmp_path, tmp_path / "started"))
+    process.start()
+    while not (tmp_path / "started").exists():
+        time.sleep(0.05)
+    os.kill(process.pid, 9)
+    process.join()
+    assert Store(tmp_path).obtain("experts", "a", {}, made()).path.is_dir()
