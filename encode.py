@@ -31,13 +31,14 @@ def main(config: DictConfig) -> None:
     settings = HydraConfig.get()
     run_dir = Path(settings.runtime.output_dir)
     names = {group: settings.runtime.choices[group] for group in ("code", "experiment")}
+    overrides = dict(override.lstrip("+~").split("=", 1) for override in settings.overrides.task if "=" in override)
     if settings.mode == RunMode.MULTIRUN:
         with report.job_of_sweep(run_dir, OmegaConf.to_container(config, resolve=True)) as job:
             if not job.done:
-                job.finish(encode(config, names, run_dir, group=settings.sweep.dir))
+                job.finish({**encode(config, names, run_dir, group=settings.sweep.dir), "overrides": overrides})
         return
     with one_line_errors():
-        results = encode(config, names, run_dir)
+        results = {**encode(config, names, run_dir), "overrides": overrides}
         report.write_results(run_dir, results)
         console.print(report.run_table(results))
         console.print(f"results: {run_dir}")
@@ -77,6 +78,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     found, coded = Experiment(store, experts, base_network, code, beta, samples, config.seed, make_trainer).run()
     results = {**names, **found}
     logger = make_logger(name="-".join(names.values()), job_type="encode", config=settings)
+    for point in results.get("history", []):
+        logger.log_metrics({f"epoch/{key}": value for key, value in point.items()}, step=point["epoch"])
     logger.log_metrics(loggers.flat_results(results))
     logger.finalize("success")
     if config.save_coded:

@@ -34,6 +34,7 @@ class Coding:
     owners: Tensor | None = None
     remember: Remember = lambda kind, expert, settings, compute: compute()
     compute_fisher: Callable[[nn.Module, Directions], Parameters] | None = None
+    test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     scratch: nn.Module = field(init=False)
 
     def __post_init__(self) -> None:

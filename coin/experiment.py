@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from coin import metrics, prediction
@@ -20,7 +21,11 @@ from coin.samples import Samples
 from coin.store import Store, digest_of
 from coin.tuning import Tuned, tune
 
-KINDS = {"fisher": "fishers", "outputs": "outputs"}  # what is remembered of an expert, and in which folder
+KINDS = {
+    "fisher": "fishers",
+    "gram": "grams",
+    "outputs": "outputs",
+}  # what is remembered of an expert, and in which folder
 
 
 @dataclass
@@ -65,7 +70,15 @@ class Experiment:
 
         networks = [e.network for e in self.experts]
         return Coding(
-            networks, self.beta, drawn.batches(), self.base, drawn.labels, drawn.owners, remember, compute_fisher
+            networks,
+            self.beta,
+            drawn.batches(),
+            self.base,
+            drawn.labels,
+            drawn.owners,
+            remember,
+            compute_fisher,
+            lambda network, count: self.quick_score(network, count),
         )
 
     def remember(self, kind: str, expert: Expert, recipe: dict, compute: Callable[[], Parameters]) -> Parameters:
@@ -94,6 +107,21 @@ class Experiment:
         assert data.test_set is not None
         return prediction.predict(self.make_trainer, network, Inputs(data.test_set.images, data.transform))
 
+    def quick_score(self, network: nn.Module, count: int) -> float:
+        """Average NDA on `count` random test samples of each expert."""
+        ndas = []
+        for i, (expert, answers) in enumerate(zip(self.experts, self.test_outputs(), strict=True)):
+            test = expert.data.test_set
+            assert test is not None
+            chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
+            images, labels = test[chosen]
+            with torch.inference_mode():
+                coded = torch.cat([network(expert.data.transform(part)) for part in images.split(250)])
+            others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
+            decoded = decode(coded, others, self.beta, i)
+            ndas.append(float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels))))
+        return sum(ndas) / len(ndas)
+
     def evaluate(self, coded: nn.Module, answers: list[list[Tensor]]) -> list[dict]:
         scores = []
         for i, expert in enumerate(self.experts):
@@ -118,7 +146,7 @@ class Experiment:
 
     def results(self, tuned: Tuned, scores: list[dict]) -> dict:
         params = trainable(self.experts[0].network)
-        return {
+        found = {
             "seed": self.seed,
             "samples": len(self.samples.labels),
             "beta": list(self.beta),
@@ -132,6 +160,7 @@ class Experiment:
             "bytes": {"coded": sum(p.numel() * p.element_size() for p in params.values())},
             "seconds": self.seconds,
         }
+        return {**found, "history": self.code.history} if self.code.history else found
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -7,7 +7,8 @@ from torch import nn
 
 import coin
 from coin import parameters
-from coin.codes import Average, Coin, fisher_average
+from coin.codes import Average, Coin, RegMean, TaskArithmetic, fisher_average
+from coin.codes.distillation import Distillation
 from coin.coding import Coding
 from coin.decoding import decode
 from coin.tuning import tune
@@ -165,3 +166,129 @@ def test_encode_for_people_with_their_own_networks():
         coin.encode([], [inputs])
     with pytest.raises(ValueError, match="leave the labels out"):
         coin.encode(found, [(inputs, inputs)])
+
+
+ALL = [Average(), TaskArithmetic(), RegMean(), RegMean(convolutions=True), Coin(), Distillation(epochs=2)]
+
+
+@pytest.mark.parametrize("code", ALL, ids=lambda code: type(code).__name__)
+@pytest.mark.parametrize("beta", [None, [0.5, 0.3, 0.2]])
+def test_every_code_takes_three_experts_and_unequal_weights(code, beta):
+    problem = coding(
+        3,
+        beta,
+        make=lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)),
+    )
+    tuned = tune(code, problem)
+    assert parameters.shapes(tuned.params) == parameters.shapes(problem.params[0])
+    assert all(torch.isfinite(p).all() for p in tuned.params.values())
+    best = max(c["nda"] for c in tuned.candidates)
+    assert tuned.nda == best
+    assert tuned.coding_loss == min(c["coding_loss"] for c in tuned.candidates if c["nda"] == best)
+
+
+def test_task_arithmetic_with_one_nth_is_the_average():
+    for beta in (None, [0.5, 0.3, 0.2]):
+        problem = coding(3, beta)
+        average = Average().encode(problem)
+        for name, value in TaskArithmetic().encode(problem, scale=1 / 3).items():
+            torch.testing.assert_close(value, average[name])
+
+
+def test_task_arithmetic_is_the_papers_formula():
+    problem = coding(2)
+    base = problem.base_params
+    for name, value in TaskArithmetic().encode(problem, scale=0.3).items():
+        truth = base[name] + 0.3 * sum(p[name] - base[name] for p in problem.params)
+        torch.testing.assert_close(value, truth)
+    problem.base = None
+    with pytest.raises(ValueError, match="needs the base network"):
+        TaskArithmetic().encode(problem, scale=0.3)
+
+
+def test_regmean_is_the_closed_form_on_a_linear_model():
+    problem = coding(3, [0.5, 0.3, 0.2], make=lambda: nn.Linear(4, 3))
+    x = problem.batches[0]
+    gram = x.T @ x / len(x)
+    scaled = 0.4 * gram + 0.6 * torch.diag(gram.diagonal())
+    left = sum(b * scaled for b in problem.beta)
+    right = sum(b * scaled @ p["weight"].T for b, p in zip(problem.beta, problem.params, strict=True))
+    ours = RegMean().encode(problem, factor=0.4)
+    torch.testing.assert_close(ours["weight"], torch.linalg.solve(left, right).T)
+    torch.testing.assert_close(ours["bias"], Average().encode(problem)["bias"])
+
+
+def test_regmean_weights_layers_by_their_own_inputs():
+    problem = coding(2, [0.6, 0.4])
+    x = problem.batches[0]
+    hidden = [torch.tanh(e[0](x)) for e in problem.experts]
+    grams = [0.9 * h.T @ h / len(h) + 0.1 * torch.diag((h.T @ h / len(h)).diagonal()) for h in hidden]
+    left = sum(b * g for b, g in zip(problem.beta, grams, strict=True))
+    right = sum(b * g @ p["2.weight"].T for b, g, p in zip(problem.beta, grams, problem.params, strict=True))
+    ours = RegMean().encode(problem, factor=0.9)
+    torch.testing.assert_close(ours["2.weight"], torch.linalg.solve(left, right).T)
+
+
+@pytest.mark.parametrize("padding", [1, "same"])
+def test_regmean_over_convolutions_is_least_squares_on_unfolded_inputs(padding):
+    conv = dict(kernel_size=3, padding=padding, bias=False)
+    problem = coding(
+        2, [0.6, 0.4], make=lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, **conv), nn.Flatten())
+    )
+    x = nn.functional.unfold(problem.batches[0].view(-1, 1, 2, 2), 3, padding=1)
+    rows = x.transpose(1, 2).reshape(-1, 9)
+    gram = rows.T @ rows / len(rows)
+    scaled = 0.5 * gram + 0.5 * torch.diag(gram.diagonal())
+    right = sum(b * scaled @ p["1.weight"].view(2, 9).T for b, p in zip(problem.beta, problem.params, strict=True))
+    truth = torch.linalg.pinv(scaled) @ right
+    ours = RegMean(convolutions=True).encode(problem, factor=0.5)["1.weight"].view(2, 9)
+    used = gram.diagonal() > 0  # weights that meet only padding do not matter
+    torch.testing.assert_close(ours[:, used], truth.T[:, used], rtol=1e-5, atol=1e-6)
+    average = Average().encode(problem)["1.weight"].view(2, 9)
+    torch.testing.assert_close(RegMean().encode(problem, factor=0.5)["1.weight"].view(2, 9), average)
+
+
+def test_distillation_learns_the_ensemble_and_leaves_a_history():
+    problem = coding(2)
+    code = Distillation(epochs=30, learning_rate=1e-2)
+    before = problem.score(problem.base_params, problem.outputs())[1]
+    tuned = tune(code, problem)
+    losses = [point["coding_loss"] for point in code.history]
+    assert len(losses) == 30 and losses[-1] < losses[0] < before
+    assert tuned.coding_loss == pytest.approx(losses[-1])
+    again = tune(Distillation(epochs=30, learning_rate=1e-2), problem)
+    assert all(torch.equal(value, again.params[name]) for name, value in tuned.params.items())
+    closer = Distillation(epochs=1, learning_rate=1e-9, start="average")
+    average = Average().encode(problem)
+    for name, value in closer.encode(problem).items():
+        torch.testing.assert_close(value, average[name], atol=1e-6, rtol=1e-6)
+
+
+def test_distillation_leaves_batch_norm_alone():
+    make = lambda: nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))  # noqa: E731
+    base, found = experts(2, make=make)
+    for network in [base, *found]:
+        network[1].load_state_dict(base[1].state_dict())
+        network[1].requires_grad_(False)
+        network.eval()
+    inputs = torch.randn(20, 4, dtype=torch.float64)
+    coded = coin.encode(found, [inputs], code=Distillation(epochs=2, learning_rate=1e-2), base=base)
+    for key, value in base[1].state_dict().items():
+        assert torch.equal(coded[1].state_dict()[key], value)
+    assert not torch.equal(coded[0].weight, base[0].weight)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TaskArithmetic(-1), "code.scale=-1"),
+        (lambda: RegMean(1.5), "from 0 to 1"),
+        (lambda: Distillation(epochs=0), "at least 1"),
+        (lambda: Distillation(start="nowhere"), "base or average"),
+        (lambda: Distillation(learning_rate=0), "must be positive"),
+        (lambda: Coin(grid=[]).candidates(), "empty grid"),
+    ],
+)
+def test_bad_hyperparameters_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

@@ -47,7 +47,17 @@ def test_again_it_reuses_everything_and_says_the_same(digits_run, tmp_path):
     assert finished.code == 0, finished.err
     assert "Epoch" not in finished.out
     one, two = results_of(first), results_of(tmp_path)
-    one.pop("seconds"), two.pop("seconds")
+    for results in (one, two):
+        results.pop("seconds"), results.pop("overrides")
+    assert one == two
+
+
+def test_from_scratch_the_same_config_gives_the_same_numbers(digits_run, tmp_path):
+    finished = run_script("encode.py", f"hydra.run.dir={tmp_path / 'run'}", "logger=csv", f"store={tmp_path / 'store'}")
+    assert finished.code == 0, finished.err
+    one, two = results_of(digits_run[0]), results_of(tmp_path / "run")
+    for results in (one, two):
+        results.pop("seconds"), results.pop("overrides")
     assert one == two
 
 

@@ -1,7 +1,12 @@
-"""Codes: each makes a coded network's weights from the experts' own, one file each."""
+"""Codes: each makes a coded network's weights from the experts' own, one file each.
+
+`coin.codes.distillation` needs Lightning, so it is imported by its own name.
+"""
 
 from coin.codes.average import Average
 from coin.codes.code import Code
 from coin.codes.coin import Coin, fisher_average
+from coin.codes.regmean import RegMean
+from coin.codes.task_arithmetic import TaskArithmetic
 
-__all__ = ["Average", "Code", "Coin", "fisher_average"]
+__all__ = ["Average", "Code", "Coin", "RegMean", "TaskArithmetic", "fisher_average"]

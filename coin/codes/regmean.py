@@ -1,0 +1,70 @@
+"""RegMean: the least-squares merge of layers, from Gram matrices of their inputs (Jin et al., 2023)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coin.codes.code import Code, choices
+from coin.coding import Coding
+from coin.grams import gram_matrices
+from coin.parameters import Parameters, weighted_sum
+
+
+@dataclass
+class RegMean(Code):
+    """W = (Σ β_i G_i)⁻¹ Σ β_i G_i W_i for every Linear layer, all else averaged; the off-diagonals of G_i are scaled by
+    a `factor`, as in the official code. `convolutions` does the same for Conv2d over unfolded inputs, our extension."""
+
+    factor: float | None = None
+    grid: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    convolutions: bool = False
+
+    def __post_init__(self) -> None:
+        for value in [*self.grid, *([] if self.factor is None else [self.factor])]:
+            if not (isinstance(value, int | float) and 0 <= value <= 1):
+                raise ValueError(f"code.factor={value}: must be from 0 to 1, or null to tune it over code.grid")
+
+    def candidates(self) -> list[dict]:
+        return choices("factor", self.factor, self.grid)
+
+    def grams(self, coding: Coding) -> list[Parameters]:
+        settings = {"convolutions": self.convolutions}
+        return [
+            coding.remember(
+                "gram",
+                i,
+                settings,
+                lambda e=expert: gram_matrices(e, coding.batches, self.convolutions),  # type: ignore[misc]
+            )
+            for i, expert in enumerate(coding.experts)
+        ]
+
+    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+        params, grams, beta = coding.params, self.grams(coding), coding.beta
+        coded = weighted_sum(params, beta)
+        for name in grams[0]:
+            scaled = [
+                b * scale_off_diagonal(g[name], hyperparameters["factor"]) for b, g in zip(beta, grams, strict=True)
+            ]
+            weights = [p[name].reshape(len(p[name]), -1).T for p in params]  # (columns, outputs)
+            right = sum(g @ w for g, w in zip(scaled, weights, strict=True))
+            assert isinstance(right, Tensor)
+            solved = solve(torch.stack(scaled).sum(0), right)
+            coded[name] = solved.T.reshape(coded[name].shape).to(coded[name].dtype)
+        return coded
+
+
+def scale_off_diagonal(gram: Tensor, factor: float) -> Tensor:
+    return factor * gram + (1 - factor) * torch.diag(gram.diagonal())
+
+
+def solve(left: Tensor, right: Tensor) -> Tensor:
+    """left⁻¹ right for a positive semidefinite matrix; inputs that are always zero leave zero rows, whose weights do
+    not matter, so a tiny multiple of the mean diagonal keeps the system solvable."""
+    left, right = left.double(), right.double()
+    floor = 1e-10 * left.diagonal().mean().clamp_min(1e-300)
+    damped = left + floor * torch.eye(len(left), dtype=left.dtype, device=left.device)
+    factor, failed = torch.linalg.cholesky_ex(damped)
+    return torch.linalg.lstsq(damped, right).solution if failed else torch.cholesky_solve(right, factor)

@@ -1,0 +1,124 @@
+"""Figures: codes side by side, NDA against whatever number a sweep varies, and training histories."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import matplotlib
+
+matplotlib.use("agg")  # no screen, and none is needed
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from coin.report.runs import Cell, short
+
+AXES = {"samples": "samples P", "damping": "damping λ", "beta": "weight β₁ of the first expert"}
+
+
+def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
+    """Named figures that these cells have something to show in."""
+    keys = list(dict.fromkeys(key for cell in cells for key in cell.variant))
+    curves = [key for key in keys if len({as_number(c.variant[key]) for c in cells if key in c.variant} - {None}) > 2]
+    for key in curves:
+        yield f"nda_against_{short(key)}", against(cells, key)
+    if not curves:
+        yield "nda", bars(cells)
+    if any("history" in run for cell in cells for run in cell.runs):
+        yield "nda_per_epoch", histories(cells)
+
+
+def as_number(text: str) -> float | None:
+    """A setting as a place on an axis: a number, or the first of a list (β)."""
+    try:
+        return float(text.strip("[]").split(",")[0])
+    except ValueError:
+        return None
+
+
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    columns = min(count, 3)
+    rows = math.ceil(count / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 4.2 * columns, 3.6 * rows), squeeze=False)
+    flat = list(axes.flat)
+    for axis in flat[count:]:
+        axis.set_visible(False)
+    return figure, flat[:count]
+
+
+def bars(cells: Sequence[Cell]) -> Figure:
+    """Average NDA of every code, a panel an experiment, the paper's number as a mark."""
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    figure, axes = panels(len(experiments))
+    for axis, experiment in zip(axes, experiments, strict=True):
+        chosen = [cell for cell in cells if cell.experiment == experiment]
+        means = [cell.nda()[0] for cell in chosen]
+        deviations = [0 if math.isnan(cell.nda()[1]) else cell.nda()[1] for cell in chosen]
+        places = range(len(chosen))
+        axis.barh(places, means, xerr=deviations, color=[f"C{i % 10}" for i in places], alpha=0.85)
+        for place, cell in zip(places, chosen, strict=True):
+            reference = cell.paper()
+            if reference is not None:
+                axis.plot(reference, place, marker="D", color="black", linestyle="none", label="paper")
+        axis.set_yticks(places, [cell.label for cell in chosen])
+        axis.invert_yaxis()
+        axis.set_xlim(max(0, math.floor((min(means) - 10) / 10) * 10), 102)
+        axis.set_xlabel("average NDA, %")
+        axis.set_title(experiment)
+        handles, labels = axis.get_legend_handles_labels()
+        if handles:
+            axis.legend(handles[:1], labels[:1], loc="lower left")
+    figure.tight_layout()
+    return figure
+
+
+def against(cells: Sequence[Cell], key: str) -> Figure:
+    """Average NDA against one setting, a line for each combination of everything else."""
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    figure, axes = panels(len(experiments))
+    for axis, experiment in zip(axes, experiments, strict=True):
+        lines: dict[str, list[tuple[float, float, float]]] = {}
+        flat: dict[str, tuple[float, float]] = {}
+        for cell in (cell for cell in cells if cell.experiment == experiment):
+            rest = " ".join([cell.code, *(f"{short(k)}={v}" for k, v in cell.variant.items() if k != key)])
+            place = as_number(cell.variant[key]) if key in cell.variant else None
+            if place is None:
+                flat[cell.label] = cell.nda()
+            else:
+                lines.setdefault(rest, []).append((place, *cell.nda()))
+        for label, points in lines.items():
+            points.sort()
+            x, y, error = zip(*points, strict=True)
+            axis.errorbar(x, y, yerr=[0 if math.isnan(e) else e for e in error], marker="o", capsize=3, label=label)
+        for i, (label, (mean, _)) in enumerate(flat.items()):  # no value of the setting: for comparison
+            axis.axhline(mean, linestyle="--", color=f"C{(len(lines) + i) % 10}", label=label)
+        values = [x for points in lines.values() for x, _, _ in points]
+        if min(values) > 0 and max(values) / min(values) >= 10:
+            axis.set_xscale("log")
+        axis.set_xlabel(AXES.get(short(key), key))
+        axis.set_ylabel("average NDA, %")
+        axis.set_title(experiment)
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.tight_layout()
+    return figure
+
+
+def histories(cells: Sequence[Cell]) -> Figure:
+    """NDA on the P samples and on test samples after every epoch of a code that trains, a line a seed."""
+    chosen = [cell for cell in cells if any("history" in run for run in cell.runs)]
+    figure, axes = panels(len(chosen))
+    for axis, cell in zip(axes, chosen, strict=True):
+        for i, run in enumerate(run for run in cell.runs if "history" in run):
+            epochs = [point["epoch"] for point in run["history"]]
+            for key, color, label in (("train_nda", "C0", "the P samples"), ("test_nda", "C1", "test samples")):
+                if all(key in point for point in run["history"]):
+                    y = [point[key] for point in run["history"]]
+                    axis.plot(epochs, y, color=color, alpha=0.8, label=label if not i else None)
+        axis.set_xlabel("epoch")
+        axis.set_ylabel("average NDA, %")
+        axis.set_title(f"{cell.label} on {cell.experiment}")
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.tight_layout()
+    return figure

@@ -1,0 +1,110 @@
+"""Runs on disk: results.json files, collected and averaged over seeds."""
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coin.report import paper
+
+# What tells neither one setting from another nor belongs in a table.
+IGNORED = (
+    "seed",
+    "experiment",
+    "code",
+    "store",
+    "sweeps",
+    "data.root",
+    "logger",
+    "save_coded",
+    "train_missing",
+    "trainer",
+)
+
+
+def write_results(folder: Path, results: dict) -> None:
+    """Written last and by one rename: where results.json is, the run is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = folder / ".results.json.new"
+    fresh.write_text(json.dumps(results, indent=2) + "\n")
+    os.replace(fresh, folder / "results.json")
+
+
+def collect(folder: Path) -> list[dict]:
+    """Every results.json below the folder, in the order of their paths."""
+    found = []
+    for path in sorted(folder.rglob("results.json")):
+        try:
+            results = json.loads(path.read_text())
+            if not {"code", "experiment", "nda", "experts"} <= set(results):
+                raise ValueError("it lacks code, experiment, nda or experts")
+        except ValueError as error:
+            raise ValueError(f"{path} is no results.json of a run ({error}); move it away") from error
+        found.append(results)
+    if not found:
+        raise ValueError(f"{folder} holds no results.json; run encode.py first")
+    return found
+
+
+@dataclass
+class Cell:
+    """Runs that differ in their seed alone."""
+
+    experiment: str
+    code: str
+    variant: dict[str, str]  # the overrides that vary within the collection
+    runs: list[dict]
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.code, *(f"{short(k)}={v}" for k, v in self.variant.items())])
+
+    @property
+    def experts(self) -> list[str]:
+        return [expert["name"] for expert in self.runs[0]["experts"]]
+
+    def nda(self, expert: int | None = None) -> tuple[float, float]:
+        """Mean and standard deviation over the seeds, of one expert or of the average."""
+        values = [run["nda"] if expert is None else run["experts"][expert]["nda"] for run in self.runs]
+        return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
+
+    def paper(self, expert: int | None = None) -> float | None:
+        run = self.runs[0]
+        numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])
+        return None if numbers is None else numbers[2 if expert is None else expert]
+
+    def seconds(self, phase: str = "encode") -> float:
+        return statistics.fmean(run["seconds"].get(phase, math.nan) for run in self.runs)
+
+
+def short(key: str) -> str:
+    return key.split(".")[-1]
+
+
+def cells_of(runs: Sequence[dict]) -> list[Cell]:
+    """Runs grouped by experiment, code and whatever else varies among them."""
+    settings = [
+        {k: v for k, v in run.get("overrides", {}).items() if not k.startswith(IGNORED) and not k.startswith("hydra.")}
+        for run in runs
+    ]
+    keys = {key for chosen in settings for key in chosen}
+    varying = sorted(key for key in keys if len({chosen.get(key) for chosen in settings}) > 1)
+    cells: dict[tuple, Cell] = {}
+    for run, chosen in zip(runs, settings, strict=True):
+        variant = {key: chosen[key] for key in varying if key in chosen}
+        key = (run["experiment"], run["code"], tuple(variant.items()))
+        cells.setdefault(key, Cell(run["experiment"], run["code"], variant, [])).runs.append(run)
+    codes = ["average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin"]
+
+    def place(cell: Cell) -> tuple:
+        """Experiments and codes in the paper's order, others behind."""
+        experiments = paper.EXPERIMENTS
+        return (
+            experiments.index(cell.experiment) if cell.experiment in experiments else len(experiments),
+            codes.index(cell.code) if cell.code in codes else len(codes),
+        )
+
+    return sorted(cells.values(), key=place)

@@ -1,0 +1,115 @@
+"""Tables: for the terminal, Markdown, CSV and LaTeX."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from coin.report.runs import Cell
+
+
+def run_table(results: dict) -> Table:
+    """One run: how well each expert is decoded."""
+    chosen = ", ".join(f"{k}={v:g}" for k, v in results["hyperparameters"].items())
+    table = Table(title=f"{results['code']} on {results['experiment']}" + (f"  ({chosen})" if chosen else ""))
+    table.add_column("expert")
+    keys = ("accuracy", "decoded_accuracy", "nda", "agreement")
+    for column in ("accuracy %", "decoded accuracy %", "NDA %", "agreement %"):
+        table.add_column(column, justify="right")
+    for expert in results["experts"]:
+        table.add_row(expert["name"], *(f"{expert[key]:.2f}" for key in keys))
+    table.add_section()
+    means = [sum(e[key] for e in results["experts"]) / len(results["experts"]) for key in keys]
+    table.add_row("average", *(f"{mean:.2f}" for mean in means), style="bold")
+    return table
+
+
+def number(mean: float, deviation: float) -> str:
+    return f"{mean:.2f}" if math.isnan(deviation) else f"{mean:.2f} ± {deviation:.2f}"
+
+
+def grid(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]], set[tuple[int, int]]]:
+    """Column names, rows of text, and which (row, column) are the best average of their experiment.
+
+    A row is a code with its settings; an experiment has a column an expert, their average, the paper's average where
+    there is one, and the seconds of encoding.
+    """
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    by_place = {(cell.label, cell.experiment): cell for cell in cells}
+    header, best, rows = ["NDA %"], set(), [[label] for label in labels]
+    for experiment in experiments:
+        column = [by_place.get((label, experiment)) for label in labels]
+        names = next(cell.experts for cell in column if cell)
+        with_paper = any(cell and cell.paper() is not None for cell in column)
+        start = len(header)
+        header += [f"{experiment} {name}" for name in names] + [f"{experiment} average"]
+        header += [f"{experiment} paper"] if with_paper else []
+        header += [f"{experiment} encode s"]
+        for row, cell in zip(rows, column, strict=True):
+            if cell is None:
+                row += [""] * (len(header) - start)
+                continue
+            row += [number(*cell.nda(i)) for i in range(len(names))] + [number(*cell.nda())]
+            if with_paper:
+                reference = cell.paper()
+                row.append("" if reference is None else f"{reference:.2f}")
+            row.append(f"{cell.seconds():.1f}")
+        scores = [cell.nda()[0] if cell else -math.inf for cell in column]
+        best |= {(i, start + len(names)) for i, score in enumerate(scores) if score == max(scores)}
+    return header, rows, best
+
+
+def terminal(cells: Sequence[Cell]) -> list[Table]:
+    """One table an experiment, so that each fits a terminal."""
+    tables = []
+    for experiment in dict.fromkeys(cell.experiment for cell in cells):
+        header, rows, best = grid([cell for cell in cells if cell.experiment == experiment])
+        table = Table(title=experiment)
+        for i, name in enumerate(header):
+            table.add_column(name.removeprefix(f"{experiment} "), justify="right" if i else "left")
+        for r, row in enumerate(rows):
+            table.add_row(*(f"[bold]{text}[/bold]" if (r, c) in best else text for c, text in enumerate(row)))
+        tables.append(table)
+    return tables
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    header, rows, best = grid(cells)
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    for r, row in enumerate(rows):
+        lines.append("| " + " | ".join(f"**{t}**" if (r, c) in best else t for c, t in enumerate(row)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def latex(cells: Sequence[Cell]) -> str:
+    header, rows, best = grid(cells)
+    escape = str.maketrans({"_": r"\_", "%": r"\%", "±": r"$\pm$"})
+    lines = [r"\begin{tabular}{l" + "r" * (len(header) - 1) + "}", r"\toprule"]
+    lines.append(" & ".join(name.translate(escape) for name in header) + r" \\")
+    lines.append(r"\midrule")
+    for r, row in enumerate(rows):
+        texts = (t.translate(escape) for t in row)
+        lines.append(" & ".join(rf"\textbf{{{t}}}" if (r, c) in best else t for c, t in enumerate(texts)) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def comma_separated(cells: Sequence[Cell]) -> str:
+    """Long format, a row an expert and one for the average, for other programs."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["experiment", "code", "settings", "expert", "nda_mean", "nda_sd", "runs", "paper_nda", "encode_seconds"]
+    )
+    for cell in cells:
+        settings = " ".join(f"{k}={v}" for k, v in cell.variant.items())
+        for i, name in [*enumerate(cell.experts), (None, "average")]:
+            mean, deviation = cell.nda(i)
+            sd = "" if math.isnan(deviation) else f"{deviation:.4f}"
+            reference = cell.paper(i)
+            paper_nda = "" if reference is None else f"{reference:.2f}"
+            row = [cell.experiment, cell.code, settings, name, f"{mean:.4f}", sd, len(cell.runs), paper_nda]
+            writer.writerow([*row, f"{cell.seconds():.3f}"])
+    return out.getvalue()

@@ -1,0 +1,93 @@
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from coin.report import collect, write_report, write_results
+from coin.report.paper import NDA
+from coin.report.runs import cells_of
+
+
+def run(code, experiment="cifar10_splits", nda=90.0, seed=0, samples=200, history=None, **overrides):
+    experts = [
+        {"name": n, "accuracy": 95.0, "decoded_accuracy": 90.0, "nda": nda + d}
+        for n, d in (("split1", 1), ("split2", -1))
+    ]
+    found = {"code": code, "experiment": experiment, "seed": seed, "samples": samples, "beta": [0.5, 0.5], "nda": nda,
+             "hyperparameters": {}, "experts": experts, "coding_loss": 1.0, "seconds": {"encode": 2.0},
+             "overrides": {"code": code, "seed": str(seed), **overrides}}  # fmt: skip
+    return {**found, "history": history} if history else found
+
+
+def write(folder, runs):
+    for i, results in enumerate(runs):
+        write_results(folder / str(i), results)
+    return folder
+
+
+def test_means_and_deviations_over_seeds_with_the_papers_number(tmp_path):
+    runs = [run("coin", nda=n, seed=s) for s, n in enumerate((96.0, 97.0, 98.0))] + [run("average", nda=90.0)]
+    write_report(write(tmp_path, runs), tmp_path)
+    table = (tmp_path / "table.md").read_text()
+    coin, average = (
+        next(line for line in table.splitlines() if line.startswith(f"| {c} ")) for c in ("coin", "average")
+    )
+    assert "**97.00 ± 1.00**" in coin and "98.00 ± 1.00" in coin and "97.96" in coin
+    assert "90.00" in average and "**" not in average and "90.19" in average
+    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    row = next(r for r in rows if r["code"] == "coin" and r["expert"] == "average")
+    assert (row["nda_mean"], row["nda_sd"], row["runs"], row["paper_nda"]) == ("97.0000", "1.0000", "3", "97.96")
+    tex = (tmp_path / "table.tex").read_text()
+    assert r"\textbf{97.00 $\pm$ 1.00}" in tex and r"cifar10\_splits average" in tex
+    assert (tmp_path / "nda.png").stat().st_size > 5000 and (tmp_path / "nda.svg").exists()
+
+
+def test_a_numeric_setting_becomes_a_curve(tmp_path):
+    runs = [run("coin", samples=p, nda=80 + p / 100, samples_="x") for p in (20, 50, 100)]
+    for results in runs:
+        results["overrides"] = {"samples": str(results["samples"]), "data.root": "/somewhere"}
+    names = {path.name for path in write_report(write(tmp_path, runs), tmp_path)}
+    assert "nda_against_samples.png" in names and "nda.png" not in names
+    cells = cells_of(collect(tmp_path))
+    assert [cell.label for cell in cells] == ["coin samples=20", "coin samples=50", "coin samples=100"]
+    assert all(cell.paper() is None for cell in cells)
+
+
+def test_histories_are_drawn(tmp_path):
+    history = [{"epoch": e, "train_nda": 50 + e, "test_nda": 40 + e, "coding_loss": 1 / e} for e in range(1, 4)]
+    names = {path.name for path in write_report(write(tmp_path, [run("distillation", history=history)]), tmp_path)}
+    assert "nda_per_epoch.png" in names
+
+
+def test_the_report_is_reproducible(tmp_path):
+    write(tmp_path, [run("coin"), run("average", nda=80)])
+    first = {path: path.read_bytes() for path in write_report(tmp_path, tmp_path / "a") if path.suffix != ".svg"}
+    second = {path: path.read_bytes() for path in write_report(tmp_path, tmp_path / "b") if path.suffix != ".svg"}
+    assert list(first.values()) == list(second.values())
+
+
+def test_the_papers_averages_are_averages():
+    for rows in NDA.values():
+        for first, second, average in rows.values():
+            assert average == pytest.approx((first + second) / 2, abs=0.0151)
+
+
+def test_a_folder_without_runs_or_with_a_broken_one_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no results\.json"):
+        collect(tmp_path)
+    (tmp_path / "results.json").write_text(json.dumps({"code": "coin"}))
+    with pytest.raises(ValueError, match=r"results\.json is no results\.json of a run"):
+        collect(tmp_path)
+
+
+def test_the_command(tmp_path):
+    write(tmp_path / "runs", [run("coin")])
+    command = [sys.executable, "-m", "coin.report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "table.md").exists() and "cifar10_splits" in done.stdout
+    done = subprocess.run([*command[:3], str(tmp_path / "absent")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: ")

@@ -1,0 +1,110 @@
+"""The sweep files, and what a multirun leaves behind."""
+
+import json
+import math
+import re
+
+import pytest
+import yaml
+from conftest import ROOT, run_script
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from test_configs import composed
+
+SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
+WANDB = sorted((ROOT / "sweeps" / "wandb").glob("*.yaml"))
+
+
+def choices(params):
+    parser = OverridesParser.create()
+    found = {}
+    for key, value in params.items():
+        override = parser.parse_override(f"{key}={value}")
+        found[key] = list(override.sweep_string_iterator()) if override.is_sweep_override() else [str(value)]
+    return found
+
+
+def params_of(path):
+    return yaml.safe_load(path.read_text())["hydra"]["sweeper"]["params"]
+
+
+def test_all_the_sweeps_that_are_asked_for_are_there():
+    names = {path.stem for path in SWEEPS}
+    assert {"table1", "table2", "figure2a", "figure2b", "damping", "samples", "beta", "quickstart", "codes"} <= names
+    assert names == {path.stem for path in WANDB}
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda p: p.stem)
+def test_a_sweep_says_what_it_runs_and_every_job_composes(path):
+    lines = path.read_text().splitlines()
+    assert lines[1] == f"# python encode.py sweeps={path.stem}"
+    grid = choices(params_of(path))
+    assert int(re.search(r"# (\d+) runs", lines[2]).group(1)) == math.prod(map(len, grid.values()))
+    assert any(line.startswith("# Expected:") for line in lines)
+    composed("encode", f"sweeps={path.stem}")
+    for key, values in grid.items():
+        group = "/".join(key.split(".")) if key in ("code", "experiment") else key
+        rest = [f"{k}={v[0]}" for k, v in grid.items() if k != key and k in ("code", "experiment")]
+        for value in values:
+            composed("encode", *rest, f"{group}={value}")
+
+
+@pytest.mark.parametrize("path", WANDB, ids=lambda p: p.stem)
+def test_a_wandb_agents_command_line_parses(path):
+    sweep = yaml.safe_load(path.read_text())
+    assert sweep["program"] == "encode.py" and sweep["command"][-1] == "${args_no_hyphens}"
+    last = [f"{key}={(spec.get('values') or [spec.get('value')])[-1]}" for key, spec in sweep["parameters"].items()]
+    composed("encode", *sorted(last, key=lambda o: not o.startswith(("code=", "experiment="))))
+    grid = {k: v for k, v in choices(params_of(path.parent.parent / path.name)).items()}
+    theirs = {k: len(s.get("values", [0])) for k, s in sweep["parameters"].items() if k != "save_coded"}
+    assert theirs == {k: len(v) for k, v in grid.items()}
+
+
+@pytest.fixture(scope="module")
+def quickstart(digits_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep")
+    finished = run_script("encode.py", "sweeps=quickstart", f"hydra.sweep.dir={folder}")
+    assert finished.code == 0, finished.err
+    return folder, finished
+
+
+def test_a_sweep_ends_with_a_comparison(quickstart):
+    folder, finished = quickstart
+    for name in ("table.md", "table.csv", "table.tex", "nda.png", "nda.svg", "nda_per_epoch.png"):
+        assert (folder / name).stat().st_size > 0
+    codes = {"coin", "average", "task_arithmetic", "regmean", "regmean_conv", "distillation"}
+    assert {json.loads(p.read_text())["code"] for p in folder.glob("*/results.json")} == codes
+    for code in codes:
+        assert f"| {code} |" in (folder / "table.md").read_text()
+    assert "comparison:" in finished.out
+    assert not list(folder.rglob("coded.safetensors"))
+
+
+def test_repeated_it_does_nothing_again(quickstart):
+    folder, _ = quickstart
+    before = {p: p.stat().st_mtime_ns for p in folder.glob("*/results.json")}
+    finished = run_script("encode.py", "sweeps=quickstart", f"hydra.sweep.dir={folder}")
+    assert finished.code == 0
+    assert finished.out.count("done already") == 6
+    assert before == {p: p.stat().st_mtime_ns for p in folder.glob("*/results.json")}
+
+
+def test_a_failing_run_leaves_the_others_and_a_rerun_does_what_is_missing(digits_run, tmp_path):
+    command = ["-m", f"hydra.sweep.dir={tmp_path}", "logger=csv", "save_coded=false", "code=average"]
+    finished = run_script("encode.py", *command, "samples=50,1,60")
+    assert finished.code == 1
+    assert sorted(json.loads(p.read_text())["samples"] for p in tmp_path.glob("*/results.json")) == [50, 60]
+    (failed,) = tmp_path.glob("*/error.txt")
+    assert "at least one sample each" in failed.read_text()
+    assert f"failed: {failed.parent}" in finished.out and (tmp_path / "table.md").exists()
+    kept = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*/results.json")}
+    again = run_script("encode.py", *command, "samples=50,40,60")
+    assert again.code == 0 and again.out.count("done already") == 2
+    assert len(list(tmp_path.glob("*/results.json"))) == 3 and not list(tmp_path.glob("*/error.txt"))
+    assert all(p.stat().st_mtime_ns == t for p, t in kept.items())
+
+
+@pytest.mark.parametrize(("override", "words"), [("nonsense=1,2", "nonsense"), ("code=coin,nonsense", "nonsense")])
+def test_a_bad_sweep_starts_nothing(override, words, digits_run, tmp_path):
+    finished = run_script("encode.py", "-m", override, f"hydra.sweep.dir={tmp_path}", "logger=csv")
+    assert finished.code == 2 and finished.err.strip().splitlines()[-1].startswith("error: ") and words in finished.err
+    assert not list(tmp_path.glob("*/results.json"))
