@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from coin.fisher.layout import Layout
-from coin.fisher.products import Squares, squares_of
+from coin.fisher.products import Direct, Pairs, Squares, pairs_is_cheaper
 from coin.fisher.rules import Elementwise, Lookup, Product, Rule
 
 
@@ -29,7 +29,7 @@ class Accumulator(abc.ABC):
     def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
         """The plain gradient of the parameter, to check the rule against autograd."""
 
-    def bytes(self, gradients: Sequence[Tensor]) -> int:
+    def bytes(self, gradients: Sequence[Tensor], directions: int) -> int:
         """About how much memory a batch needs beside the activations."""
         return sum(gradient.numel() for gradient in gradients) * self.total.element_size()
 
@@ -52,10 +52,15 @@ class Products(Accumulator):
         ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).to(self.total.dtype)
 
+    def in_pairs(self, signal: Tensor, directions: int) -> bool:
+        _, positions, groups, outputs = signal.shape
+        columns = self.total.numel() // (groups * outputs)
+        return pairs_is_cheaper(positions, directions, columns, outputs)
+
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         signal = self.signal(gradients)
         if self.squares is None:
-            self.squares = squares_of(self.inputs(), signal.shape[3], directions)
+            self.squares = (Pairs if self.in_pairs(signal, directions) else Direct)(self.inputs)
         self.squares.add(signal)
 
     def finish(self) -> None:
@@ -63,10 +68,12 @@ class Products(Accumulator):
         self.total += self.rules[0].to_param(self.squares.result())
         self.squares = None
 
-    def bytes(self, gradients: Sequence[Tensor]) -> int:
-        inputs, (_, positions, _, _) = self.inputs(), self.signal(gradients).shape
-        pairs = min(positions, 16) + 1  # more than 16 positions are hardly ever treated in pairs
-        return super().bytes(gradients) * pairs // 2 + inputs.numel() * inputs.element_size()
+    def bytes(self, gradients: Sequence[Tensor], directions: int) -> int:
+        signal = self.signal(gradients)
+        kept = (
+            signal.numel() * (signal.shape[1] + 1) // 2 if self.in_pairs(signal, directions) else self.inputs().numel()
+        )
+        return super().bytes(gradients, directions) + kept * self.total.element_size()
 
     def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
         return self.rules[0].to_param(torch.einsum("ntgc,ntgo->gco", self.inputs(), self.signal(gradients)))

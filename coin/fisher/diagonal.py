@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from coin.fisher.accumulators import Accumulator, accumulator_for
 from coin.fisher.directions import Directions, Exact
-from coin.fisher.graph import Use, find_uses
-from coin.fisher.plan import Plan, gradients_at, make_plan, outputs_of, rules_for, signature_of
+from coin.fisher.graph import Node, Use, find_uses
+from coin.fisher.plan import Plan, make_plan, outputs_of, rules_for, signature_of
+from coin.fisher.signals import Signals
 
 
 class DiagonalFisher:
@@ -51,8 +52,8 @@ class DiagonalFisher:
         with torch.inference_mode(False), torch.enable_grad():
             inputs = inputs.clone() if inputs.is_inference() else inputs.detach()
             if self.plan is None:
-                self.plan = make_plan(self.network, self.params, inputs)
-            for part in inputs.split(self.part_size()):
+                self.plan = make_plan(self.network, self.params, inputs, self.directions)
+            for part in inputs.chunk(-(-len(inputs) // self.part_size())):  # of about equal size
                 self.accumulate(part)
         self.samples += len(inputs)
 
@@ -65,7 +66,7 @@ class DiagonalFisher:
         outputs = outputs_of(self.network, inputs)
         uses = find_uses(outputs, self.params)
         if self.plan is None or signature_of(uses) != self.plan.signature:  # the computation depends on the data
-            self.plan = make_plan(self.network, self.params, inputs)
+            self.plan = make_plan(self.network, self.params, inputs, self.directions)
         self.accumulate_by_rules(inputs, outputs, uses, self.plan)
         if self.plan.general:
             self.accumulate_generally(inputs, self.plan.general)
@@ -77,16 +78,32 @@ class DiagonalFisher:
         count = self.directions.count(outputs.shape[1])
         weight = self.directions.weight(outputs.shape[1])
         totals = {name: torch.zeros_like(self.sums[name]) for name in plan.layouts} if weight != 1 else self.sums
+        readers: dict[Node, list[str]] = {}  # which parameters an operation uses
+        for name in plan.layouts:
+            for use in uses[name]:
+                readers.setdefault(use.node, []).append(name)
+        arrived: dict[str, dict[Node, Tensor]] = {name: {} for name in plan.layouts}
         accumulators: dict[str, Accumulator] = {}
-        for direction in self.directions.of(inputs, outputs):
-            gradients = gradients_at(outputs, everything, direction)
-            if not accumulators:
-                for name in plan.layouts:
-                    rules = rules_for(uses[name], self.params[name], gradients)
+
+        def receive(node: Node, gradient: Tensor) -> None:
+            for name in dict.fromkeys(readers[node]):
+                found = arrived[name]
+                found[node] = gradient
+                if len(found) < len({use.node for use in uses[name]}):
+                    continue  # several uses: their gradients are added up before they are squared
+                if name not in accumulators:
+                    rules = rules_for(uses[name], self.params[name], found)
                     assert rules is not None, "the plan's signature matches"
                     accumulators[name] = accumulator_for(rules, plan.layouts[name], len(inputs), totals[name])
-            for name, accumulator in accumulators.items():
-                accumulator.add([gradients[use.node] for use in uses[name]], count)
+                accumulators[name].add([found[use.node] for use in uses[name]], count)
+                found.clear()
+
+        signals = Signals(outputs, everything, receive)
+        try:
+            for direction in self.directions.of(inputs, outputs):
+                signals.run(direction)
+        finally:
+            signals.close()
         while accumulators:  # frees each one's memory before the next makes its own
             accumulators.popitem()[1].finish()
         if weight != 1:

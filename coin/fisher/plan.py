@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge
 
 from coin.fisher.accumulators import accumulator_for
+from coin.fisher.directions import Directions
 from coin.fisher.graph import Use, find_uses
 from coin.fisher.layout import PROBE_SIZES, Layout, candidates, fitting
 from coin.fisher.rules import Rule, rule_for
+from coin.fisher.signals import gradients_at
 
 Uses = dict[str, list[Use]]
 
@@ -47,14 +48,6 @@ def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
     return outputs.flatten(1)
 
 
-def gradients_at(outputs: Tensor, uses: list[Use], direction: Tensor) -> dict[object, Tensor]:
-    """The gradients at the results of the operations in `uses`: no weight gradient is ever formed on the way."""
-    nodes = list({use.node: None for use in uses})
-    edges = [GradientEdge(node, 0) for node in nodes]
-    found = torch.autograd.grad(outputs, edges, direction, retain_graph=True)  # rules read its saved tensors
-    return dict(zip(nodes, found, strict=True))
-
-
 def rules_for(uses: list[Use], param: Tensor, gradients: dict) -> list[Rule] | None:
     """The rules of all uses of a parameter, or None unless all are of one kind."""
     rules = [rule_for(use, param, tuple(gradients[use.node].shape)) for use in uses]
@@ -62,40 +55,23 @@ def rules_for(uses: list[Use], param: Tensor, gradients: dict) -> list[Rule] | N
     return known if len(known) == len(rules) and len({type(rule) for rule in known}) == 1 else None
 
 
-def make_plan(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor) -> Plan:
-    options: dict[str, list[set[Layout]]] = {}
+def make_plan(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, directions: Directions) -> Plan:
     plan = Plan({})
+    options: dict[str, list[set[Layout]]] = {}
     for size in PROBE_SIZES:
-        inputs = batch[torch.arange(size, device=batch.device) % len(batch)]
-        outputs = outputs_of(network, inputs)
-        if size == PROBE_SIZES[0]:
-            check_independent(network, inputs, outputs)
-        uses = find_uses(outputs, params)
-        everything = [use for found in uses.values() for use in found]
-        random = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(size)).to(outputs)
-        gradients = []
-        for j in range(size):
-            only_j = torch.zeros_like(random)
-            only_j[j] = random[j]
-            gradients.append(gradients_at(outputs, everything, only_j))
-        for name, found in uses.items():
-            if not found or (name in plan.general):
+        probe = Probe(network, params, batch, size)
+        for name, found in probe.uses.items():
+            if not found or name in plan.general:
                 continue
-            rules = rules_for(found, params[name], gradients[0])
+            rules = rules_for(found, params[name], probe.gradients[0])
             if rules is None:
                 plan.general.append(name)
                 continue
-            fits = [
-                fitting(
-                    candidates(tuple(gradients[0][use.node].shape), rule.dims, size),
-                    [g[use.node] for g in gradients],
-                    size,
-                )
-                for use, rule in zip(found, rules, strict=True)
-            ]
+            fits = [probe.layouts(use, rule) for use, rule in zip(found, rules, strict=True)]
             options[name] = [a & b for a, b in zip(options.get(name, fits), fits, strict=True)]
         if size == PROBE_SIZES[0]:
-            plan.signature = signature_of(uses)
+            first = probe
+            plan.signature = signature_of(probe.uses)
         if all(len(option) == 1 for name, sets in options.items() if name not in plan.general for option in sets):
             break
     for name, sets in options.items():
@@ -106,45 +82,71 @@ def make_plan(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor) -
         else:
             plan.general.append(name)  # not to be told apart, or samples mixed with something else: loop instead
     if plan.layouts:
-        verify(plan, network, params, batch)
+        first.verify(plan, directions)
     return plan
 
 
-def verify(plan: Plan, network: nn.Module, params: Mapping[str, Tensor], batch: Tensor) -> None:
-    """Sends to the general path what does not reproduce autograd's own gradient of a random direction."""
-    size = PROBE_SIZES[0]
-    inputs = batch[torch.arange(size, device=batch.device) % len(batch)]
-    outputs = outputs_of(network, inputs)
-    uses = find_uses(outputs, params)
-    random = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0)).to(outputs)
-    names = list(plan.layouts)
-    gradients = gradients_at(outputs, [use for name in names for use in uses[name]], random)
-    truths = torch.autograd.grad(outputs, [params[name] for name in names], random, retain_graph=True)
-    tolerance = 1e-3 if outputs.dtype in (torch.float32, torch.float64) else 0.1
-    for name, truth in zip(names, truths, strict=True):
-        rules = rules_for(uses[name], params[name], gradients)
-        assert rules is not None
-        total = torch.zeros_like(params[name], dtype=torch.promote_types(params[name].dtype, torch.float32))
-        accumulator = accumulator_for(rules, plan.layouts[name], size, total)
-        parts = [gradients[use.node] for use in uses[name]]
-        plan.bytes_per_sample += accumulator.bytes(parts) // size
-        ours = accumulator.gradient(parts)
-        if not (ours - truth).norm() <= tolerance * truth.norm() + 1e-30:
-            del plan.layouts[name]
-            plan.general.append(name)
+class Probe:
+    """A few samples and, for each, the gradients at every use of a random direction of its own outputs alone."""
+
+    def __init__(self, network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, size: int):
+        self.params, self.size = params, size
+        inputs = batch[torch.arange(size, device=batch.device) % len(batch)]
+        self.outputs = outputs_of(network, inputs)
+        if size == PROBE_SIZES[0]:
+            check_independent(network, inputs, self.outputs)
+        self.uses = find_uses(self.outputs, params)
+        everything = [use for found in self.uses.values() for use in found]
+        generator = torch.Generator().manual_seed(size)
+        self.direction = torch.randn(self.outputs.shape, generator=generator).to(self.outputs)
+        self.direction[-1] = 0
+        self.gradients = []
+        for j in range(size - 1):  # the last sample's rows must be left alone by all
+            only_j = torch.zeros_like(self.direction)
+            only_j[j] = self.direction[j]
+            self.gradients.append(gradients_at(self.outputs, everything, only_j))
+
+    def layouts(self, use: Use, rule: Rule) -> set[Layout]:
+        gradients = [found[use.node] for found in self.gradients]
+        return fitting(candidates(tuple(gradients[0].shape), rule.dims, self.size), gradients, self.size)
+
+    def verify(self, plan: Plan, directions: Directions) -> None:
+        """Sends to the general path what does not reproduce autograd's own gradient of the random direction, and adds
+        up what the rest needs of memory."""
+        names = list(plan.layouts)
+        truths = torch.autograd.grad(
+            self.outputs, [self.params[name] for name in names], self.direction, retain_graph=True
+        )
+        tolerance = tolerance_for(self.outputs)
+        count = directions.count(self.outputs.shape[1])
+        for name, truth in zip(names, truths, strict=True):
+            uses = self.uses[name]
+            rules = rules_for(uses, self.params[name], self.gradients[0])
+            assert rules is not None
+            # backward passes are linear: the gradients of all samples' directions are the sum of each one's
+            parts = [torch.stack([found[use.node] for found in self.gradients]).sum(0) for use in uses]
+            total = torch.zeros_like(truth, dtype=torch.promote_types(truth.dtype, torch.float32))
+            accumulator = accumulator_for(rules, plan.layouts[name], self.size, total)
+            plan.bytes_per_sample += accumulator.bytes(parts, count) // self.size
+            if not (accumulator.gradient(parts) - truth).norm() <= tolerance * truth.norm() + 1e-30:
+                del plan.layouts[name]
+                plan.general.append(name)
+
+
+def tolerance_for(outputs: Tensor) -> float:
+    return 1e-3 if outputs.dtype in (torch.float32, torch.float64) else 0.1
 
 
 def check_independent(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
-    again = outputs_of(network, inputs)
-    if not torch.equal(again, outputs):
+    alone, again = outputs_of(network, inputs[:1]), outputs_of(network, inputs[:1])
+    if not torch.equal(alone, again):
         raise ValueError(
             "the network answers the same inputs differently each time, so its Fisher is not defined; "
             "switch its randomness off with network.eval()"
         )
-    alone = outputs_of(network, inputs[:1])
-    scale = outputs.detach().abs().max()
-    tolerance = 1e-3 if outputs.dtype in (torch.float32, torch.float64) else 0.1
-    if not torch.allclose(alone[0], outputs[0], rtol=tolerance, atol=float(tolerance * scale)):
+    tolerance = tolerance_for(outputs)
+    scale = float(outputs.detach().abs().max())
+    if not torch.allclose(alone[0], outputs[0], rtol=tolerance, atol=tolerance * scale):
         raise ValueError(
             "the network's output for a sample depends on the other samples of its batch, so per-sample gradients are "
             "not defined; put layers such as BatchNorm in eval mode with network.eval()"
