@@ -91,6 +91,14 @@ def test_frozen_parameters_are_left_out_and_come_back_unchanged():
     assert network[0].weight.requires_grad and not network[1].weight.requires_grad
 
 
+def test_frozen_batch_norm_is_still_itself():
+    network, inputs = cases.make("norms")
+    network[1].requires_grad_(False)
+    plain = nn.BatchNorm2d(4, affine=False).double().eval()
+    for changed in (network, nn.Sequential(network[0], plain, *network[2:])):
+        assert relative_error(diagonal_fisher(changed, [inputs]), reference.diagonal_fisher(changed, [inputs])) < 1e-9
+
+
 def test_probes_are_unbiased_and_do_not_depend_on_the_batches():
     network, inputs = cases.make("mlp")
     exact = diagonal_fisher(network, [inputs], Exact())

@@ -13,6 +13,7 @@ from coin.fisher.accumulators import accumulator_for
 from coin.fisher.directions import Directions
 from coin.fisher.graph import Use, find_uses
 from coin.fisher.layout import PROBE_SIZES, Layout, candidates, fitting
+from coin.fisher.norms import FrozenBatchNorm
 from coin.fisher.rules import Rule, rule_for
 from coin.fisher.signals import gradients_at
 
@@ -33,7 +34,8 @@ def signature_of(uses: Uses) -> dict[str, tuple]:
 
 def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
     """(samples, outputs), and a clear word for what is not."""
-    outputs = network(inputs)
+    with FrozenBatchNorm():
+        outputs = network(inputs)
     if not isinstance(outputs, Tensor):
         raise ValueError(
             f"the network returns {type(outputs).__name__}, the Fisher needs one tensor of outputs; "

@@ -1,0 +1,29 @@
+"""The README's Python runs as it stands."""
+
+import re
+
+from conftest import ROOT
+
+
+def test_the_snippet_for_people_with_their_own_networks_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "decoded" in capsys.readouterr().out
+
+
+def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
+    readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "run").read_text()
+    top = readme.split("## ")[0]
+    assert "pip install -e . && python encode.py" in top and "pip install -e '.[test]' && pytest" in top
+    assert "pip install --quiet -e '.[test]'\npytest" in ci
+
+
+def test_every_option_is_named_in_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    for group in ("code", "experiment", "logger", "fisher"):
+        for path in (ROOT / "conf" / group).glob("*.yaml"):
+            assert path.stem in readme, path
+    for path in (ROOT / "sweeps").glob("*.yaml"):
+        assert path.stem in readme, path
