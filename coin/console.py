@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, quiet=rank_zero_only.rank != 0)
 USER_ERROR = 2
 
 

@@ -1,5 +1,6 @@
 """One encode run: experts in, a coded network and how well each expert is decoded from it out."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,14 +19,11 @@ from coin.expert import Expert, MakeTrainer
 from coin.parameters import Parameters, check_alike, trainable
 from coin.prediction import Inputs
 from coin.samples import Samples
-from coin.store import Store, digest_of
+from coin.store import Made, Store, digest_of
 from coin.tuning import Tuned, tune
 
-KINDS = {
-    "fisher": "fishers",
-    "gram": "grams",
-    "outputs": "outputs",
-}  # what is remembered of an expert, and in which folder
+# what is remembered of an expert, and in which folder of the store
+KINDS = {"fisher": "fishers", "gram": "grams", "outputs": "outputs"}
 
 
 @dataclass
@@ -41,6 +39,7 @@ class Experiment:
     seed: int
     make_trainer: MakeTrainer
     seconds: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, Parameters] = field(default_factory=dict, repr=False)  # what this run has read or computed
 
     def __post_init__(self) -> None:
         check_alike([e.network for e in self.experts], [e.name for e in self.experts])
@@ -83,14 +82,18 @@ class Experiment:
 
     def remember(self, kind: str, expert: Expert, recipe: dict, compute: Callable[[], Parameters]) -> Parameters:
         """A statistic of an expert, computed once for all codes, candidates and runs."""
+        recipe = {"expert": expert.digest, **recipe}
+        key = json.dumps([kind, recipe], sort_keys=True)
 
-        def make(scratch: Path):
+        def make(scratch: Path) -> Made:
             start = time.perf_counter()
             made = compute()
             return made, {"seconds": round(time.perf_counter() - start, 2)}
 
-        name = f"{expert.data.name}-{expert.data.split}"
-        return self.store.obtain(KINDS[kind], name, {"expert": expert.digest, **recipe}, make).tensors()
+        if key not in self.memory:
+            name = f"{expert.data.name}-{expert.data.split}"
+            self.memory[key] = self.store.obtain(KINDS[kind], name, recipe, make).tensors()
+        return self.memory[key]
 
     def test_outputs(self) -> list[list[Tensor]]:
         """answers[i][j]: expert j's outputs on expert i's test set."""

@@ -70,6 +70,10 @@ class ExpertModule(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         images, labels = batch
         loss = F.cross_entropy(self(images), labels)
+        if self.trainer.world_size > 1:
+            # ranks may hold one sample more or less; DDP averages over ranks, the batch's mean is over samples
+            counts = self.all_gather(torch.tensor(float(len(labels)), device=self.device))
+            loss = loss * len(labels) * self.trainer.world_size / counts.sum()
         self.log("train/loss", loss, prog_bar=True, batch_size=len(labels))
         return loss
 

@@ -4,7 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.loggers.logger import DummyLogger
+from lightning.pytorch.utilities import rank_zero_only
 
 from coin.console import console
 
@@ -18,23 +21,45 @@ class WandbRun(WandbLogger):
 
 
 def wandb_logger(
-    save_dir: str, name: str, job_type: str, config: Mapping | None = None, group: str | None = None, **settings
+    save_dir: str,
+    name: str,
+    job_type: str,
+    config: Mapping | None = None,
+    group: str | None = None,
+    project: str = "coin",
+    **settings,
 ) -> Logger:
-    os.environ.setdefault("WANDB_MODE", "offline")
-    os.environ.setdefault("WANDB_SILENT", "true")
+    """A W&B run below save_dir. Where W&B cannot log, a warning and a CSV file: never a lost run."""
+    if rank_zero_only.rank != 0:
+        return DummyLogger()
     Path(save_dir).mkdir(parents=True, exist_ok=True)
-    logger = WandbRun(
-        save_dir=save_dir, name=name, job_type=job_type, config=dict(config or {}), group=group, **settings
-    )
-    folder = Path(logger.experiment.dir).parent
-    sync = f"  (send it with: wandb sync {folder})" if logger.experiment.settings.mode == "offline" else ""
+    try:
+        run = wandb.init(
+            project=project,
+            name=name,
+            job_type=job_type,
+            group=group,
+            config=dict(config or {}),
+            dir=save_dir,
+            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
+            reinit="finish_previous",
+            settings=wandb.Settings(silent=True, console="off"),
+            **settings,
+        )
+    except (wandb.errors.Error, OSError) as error:
+        console.print(f"warning: W&B cannot log ({' '.join(str(error).split())}); this run is logged to CSV instead")
+        return csv_logger(save_dir, name, job_type, config, group)
+    folder = Path(run.dir).parent
+    sync = f"  (send it with: wandb sync {folder})" if run.settings.mode == "offline" else ""
     console.print(f"log: {folder}{sync}")
-    return logger
+    return WandbRun(experiment=run)
 
 
 def csv_logger(
     save_dir: str, name: str, job_type: str, config: Mapping | None = None, group: str | None = None
 ) -> Logger:
+    if rank_zero_only.rank != 0:
+        return DummyLogger()
     logger = CSVLogger(save_dir, name=job_type, version=name)
     logger.log_hyperparams(dict(config or {}))
     console.print(f"log: {logger.log_dir}")

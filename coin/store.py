@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import filelock
 import lightning
 import safetensors
 import torch
+from lightning.pytorch.utilities import rank_zero_only
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -75,6 +77,8 @@ class Store:
         if path.is_dir():
             return self.read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if rank_zero_only.rank != 0:
+            return self.take_part(path, make)
         lock = filelock.FileLock(path.parent / f".{path.name}.lock")
         try:
             lock.acquire(blocking=False)
@@ -89,6 +93,13 @@ class Store:
             tensors, facts = make(scratch)
             self.write(path, tensors, {"kind": kind, "name": name, "recipe": recipe, "facts": facts})
             shutil.rmtree(scratch, ignore_errors=True)
+        return self.read(path)
+
+    def take_part(self, path: Path, make: Callable[[Path], Made]) -> Artifact:
+        """What the other ranks of a distributed run do: the same work, but rank 0 alone locks and writes."""
+        make(path.parent / f".{path.name}.unfinished")
+        while not path.is_dir():
+            time.sleep(0.1)
         return self.read(path)
 
     def write(self, path: Path, tensors: Mapping[str, Tensor], record: dict) -> None:

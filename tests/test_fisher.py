@@ -195,8 +195,8 @@ class Tuple(nn.Linear):
     [
         (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).train(), r"1 is BatchNorm in train mode.*\.eval\(\)"),
         (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), r"1 has active dropout \(0\.5\)"),
-        (MixesSamples(), "depends on the other samples"),
-        (Noisy(), "differently each time"),
+        (MixesSamples(), "differently alone than in a batch"),
+        (Noisy(), "draws random numbers"),
         (Checkpointed(), "activation checkpointing"),
         (Tuple(3, 3), "returns tuple"),
         (nn.Sequential(nn.Linear(3, 3), nn.Flatten(0)), r"expected \(samples, outputs\)"),

@@ -94,11 +94,8 @@ def test_two_ranks_give_the_result_of_one(tmp_path):
     for ranks, strategy in ((1, "auto"), (2, "ddp")):
         script = tmp_path / f"run{ranks}.py"
         script.write_text(SCRIPT.format(tests=str(ROOT / "tests"), ranks=ranks, strategy=strategy))
-        launcher = (
-            ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", "0"] if ranks > 1 else []
-        )
-        command = [sys.executable, *launcher, str(script), str(tmp_path / f"{ranks}.pt")]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        command = [sys.executable, str(script), str(tmp_path / f"{ranks}.pt")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr[-3000:]
         found[ranks] = torch.load(tmp_path / f"{ranks}.pt", weights_only=True)
     for key in ("exact", "probes"):

@@ -54,28 +54,32 @@ class Squares(abc.ABC):
 
 class Direct(Squares):
     inputs: Tensor | None = None  # (n, g, c, t)
-    total: Tensor | None = None
+    total: Tensor
+    block: Tensor  # (a few samples, g, c, o), used again and again: fresh memory would cost as much as the product
 
     def add(self, gradients: Tensor) -> None:
+        n, t, g, o = gradients.shape
         if self.inputs is None:
             self.inputs = self.make_inputs().permute(0, 2, 3, 1)
-        n, g, c, t = self.inputs.shape
-        o = gradients.shape[3]
-        if self.total is None:
-            self.total = self.inputs.new_zeros(g, c, o)
+            c = self.inputs.shape[2]
+            self.total = gradients.new_zeros(g, c, o)
+            self.block = gradients.new_empty(min(n, max(1, BLOCK // (g * c * o))), g, c, o)
+        c, step = self.inputs.shape[2], len(self.block)
         signal = gradients.transpose(1, 2)  # (n, g, t, o)
-        step = max(1, BLOCK // (g * c * o))
         for start in range(0, n, step):
             left = self.inputs[start : start + step].reshape(-1, c, t)
             right = signal[start : start + step].reshape(-1, t, o)
-            block = torch.bmm(left, right).view(-1, g, c, o)
+            block = self.block[: min(step, n - start)]
+            if len(left) == 1:
+                torch.mm(left[0], right[0], out=block[0, 0])  # faster than a batch of one
+            else:
+                torch.bmm(left, right, out=block.view(-1, c, o))
             if len(block) == 1:
                 self.total.addcmul_(block[0], block[0])
             else:
                 self.total += block.square_().sum(0)
 
     def result(self) -> Tensor:
-        assert self.total is not None, "add() comes first"
         return self.total
 
 

@@ -77,6 +77,8 @@ def log_report(config: Any, folder: Path, written: list[Path]) -> None:
     logger: Any = wandb_logger(
         str(folder), name="report", job_type="report", group=str(folder), project=config.logger.project
     )
+    if not hasattr(logger.experiment, "log"):
+        return  # W&B could not log
     with open(folder / "table.csv", newline="") as file:
         header, *rows = list(csv.reader(file))
     logged: dict[str, Any] = {"table": wandb.Table(columns=[*header], data=rows)}

@@ -1,0 +1,63 @@
+"""Real processes: what comes out does not depend on how many there are."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import ROOT
+from safetensors.torch import load_file
+
+
+def run(folder, *overrides):
+    command = [
+        sys.executable,
+        "encode.py",
+        "logger=csv",
+        f"store={folder / 'store'}",
+        f"hydra.run.dir={folder / 'run'}",
+    ]
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("LOCAL_RANK", "RANK", "WORLD_SIZE", "PL_GLOBAL_SEED")
+    }
+    environment["OMP_NUM_THREADS"] = "1"
+    done = subprocess.run(
+        [*command, *overrides], cwd=ROOT, capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return json.loads((folder / "run" / "results.json").read_text()), done.stdout
+
+
+@pytest.fixture(scope="module")
+def one_and_two(tmp_path_factory):
+    few = ["experts.split1.finetune.epochs=2", "experts.split2.finetune.epochs=2", "pretraining.epochs=1"]
+    # random θ_0: rotations would normalise over each rank's share of the batch, which is another network
+    few += ["model.weights=none", "samples=51", "code.damping=0.01"]
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    one = run(folders[0], *few, "trainer=cpu")
+    two = run(folders[1], *few, "trainer=ddp_cpu")
+    return folders, one, two
+
+
+def tensors(folder, kind, name=""):
+    (path,) = [p for p in (folder / "store" / kind).glob(f"{name}*") if p.is_dir() and not p.name.startswith(".")]
+    return load_file(path / "tensors.safetensors")
+
+
+def test_experts_trained_on_two_ranks_are_those_of_one(one_and_two):
+    (first, second), *_ = one_and_two
+    for name in ("digits-0-4", "digits-5-9"):
+        one, two = tensors(first, "experts", name), tensors(second, "experts", name)
+        for key, value in one.items():
+            torch.testing.assert_close(two[key], value, rtol=1e-3, atol=1e-4)
+
+
+def test_the_fisher_and_the_nda_of_two_ranks_are_those_of_one(one_and_two):
+    (first, second), (one, _), (two, out) = one_and_two
+    a, b = tensors(first, "fishers", "digits-0-4"), tensors(second, "fishers", "digits-0-4")
+    for key, value in a.items():
+        assert float((b[key] - value).norm() / value.norm()) < 1e-2  # of experts that differ by rounding
+    assert two["nda"] == pytest.approx(one["nda"], abs=1.5)
+    assert out.count("results: ") == 1  # rank 0 alone speaks
