@@ -13,12 +13,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from coin import loggers, report
+from coin.artifacts import load_expert, obtain_base, obtain_expert, trainer_recipe
 from coin.coding import check_beta
 from coin.console import Problems, console, one_line_errors, quiet
 from coin.experiment import Experiment
-from coin.expert import load_expert, obtain_expert, trainer_recipe
 from coin.models import network_of
-from coin.pretraining import obtain_base
+from coin.ranks import is_first
 from coin.samples import draw
 from coin.store import Store, save_tensors
 
@@ -33,6 +33,8 @@ def main(config: DictConfig) -> None:
     names = {group: settings.runtime.choices[group] for group in ("code", "experiment")}
     overrides = dict(override.lstrip("+~").split("=", 1) for override in settings.overrides.task if "=" in override)
     if settings.mode == RunMode.MULTIRUN:
+        if config.trainer.get("strategy"):
+            raise ValueError("a sweep runs its jobs on one device each: use trainer=cpu or trainer=gpu, or train first")
         with report.job_of_sweep(run_dir, OmegaConf.to_container(config, resolve=True)) as job:
             if not job.done:
                 job.finish({**encode(config, names, run_dir, group=settings.sweep.dir), "overrides": overrides})
@@ -57,32 +59,39 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     samples = problems.attempt(draw, data, config.samples, config.seed) if data else None
     if len({d.num_classes for d in data}) > 1:
         problems.add("experts that are coded together have the same classes; these have different numbers of them")
+    for name, spec in specs.items():
+        if spec["path"] is not None and not Path(spec["path"]).exists():
+            problems.add(f"experts.{name}.path={spec['path']}: no such file or folder; give an expert's or null")
     problems.check()
 
     store = Store(config.store)
     make_logger = instantiate(config.logger, save_dir=str(run_dir), group=group)
     settings = OmegaConf.to_container(config, resolve=True)
-    base = obtain_base(store, model, data[0].num_classes, pretraining, make_trainer)
+    recipe = trainer_recipe(settings["trainer"])
+    train = config.train_missing
+    base = obtain_base(store, model, data[0].num_classes, pretraining, make_trainer, recipe, train)
     experts = []
     for name, spec in specs.items():
         path = spec["path"]
         if path is None:
-            recipe = trainer_recipe(settings["trainer"])
             finetune = spec["finetune"]
             path = obtain_expert(
-                store, model, base, spec["data"], finetune, make_trainer, recipe, make_logger, config.train_missing
+                store, model, base, spec["data"], finetune, make_trainer, recipe, make_logger, train
             ).path
         console.print(f"expert {name}: {path}")
         experts.append(load_expert(name, path, model, base, spec["data"]))
     base_network = network_of(model, base.tensors(), data[0].num_classes)
-    found, coded = Experiment(store, experts, base_network, code, beta, samples, config.seed, make_trainer).run()
+    setting = {"architecture": model.shape(), "trainer": recipe}
+    found, coded = Experiment(
+        store, experts, base_network, code, beta, samples, config.seed, make_trainer, setting
+    ).run()
     results = {**names, **found}
     logger = make_logger(name="-".join(names.values()), job_type="encode", config=settings)
     for point in results.get("history", []):
         logger.log_metrics({f"epoch/{key}": value for key, value in point.items()}, step=point["epoch"])
     logger.log_metrics(loggers.flat_results(results))
     logger.finalize("success")
-    if config.save_coded:
+    if config.save_coded and is_first():
         save_tensors(run_dir / "coded.safetensors", coded)
     return results
 

@@ -10,9 +10,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from coin.artifacts import obtain_base, obtain_expert, trainer_recipe
 from coin.console import console, one_line_errors, quiet
-from coin.expert import obtain_expert, trainer_recipe
-from coin.pretraining import obtain_base
 from coin.store import Store
 
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
@@ -31,7 +30,8 @@ def train(config: DictConfig) -> None:
     make_trainer = instantiate(config.trainer)
     model, data = instantiate(config.model), instantiate(config.data)
     data.setup()
-    base = obtain_base(store, model, data.num_classes, instantiate(config.pretraining), make_trainer)
+    recipe = trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
+    base = obtain_base(store, model, data.num_classes, instantiate(config.pretraining), make_trainer, recipe)
     expert = obtain_expert(
         store,
         model,
@@ -39,7 +39,7 @@ def train(config: DictConfig) -> None:
         data,
         instantiate(config.finetune),
         make_trainer,
-        trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True)),
+        recipe,
         instantiate(config.logger, save_dir=run_dir),
     )
     console.print(f"expert: {expert.path}  (test accuracy {expert.facts['accuracy']:.2f} %)")

@@ -64,7 +64,7 @@ class Coding:
         compute = self.compute_fisher or (lambda expert, directions: diagonal_fisher(expert, self.batches, directions))
         settings = {"directions": repr(directions)}
         return [
-            self.remember("fisher", i, settings, lambda expert=expert: compute(expert, directions))  # type: ignore[misc]
+            self.remember("fishers", i, settings, lambda expert=expert: compute(expert, directions))  # type: ignore[misc]
             for i, expert in enumerate(self.experts)
         ]
 

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-console = Console(highlight=False, soft_wrap=True, quiet=rank_zero_only.rank != 0)
+from coin.ranks import is_first
+
+console = Console(highlight=False, soft_wrap=True, quiet=not is_first())
 USER_ERROR = 2
 
 

@@ -11,19 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from coin import metrics, prediction
+from coin.artifacts import Expert
 from coin.codes.code import Code
 from coin.coding import Coding
 from coin.data.images import ImageData
 from coin.decoding import decode
-from coin.expert import Expert, MakeTrainer
+from coin.expert import MakeTrainer
 from coin.parameters import Parameters, check_alike, trainable
 from coin.prediction import Inputs
 from coin.samples import Samples
 from coin.store import Made, Store, digest_of
 from coin.tuning import Tuned, tune
-
-# what is remembered of an expert, and in which folder of the store
-KINDS = {"fisher": "fishers", "gram": "grams", "outputs": "outputs"}
 
 
 @dataclass
@@ -38,7 +36,9 @@ class Experiment:
     samples: Samples
     seed: int
     make_trainer: MakeTrainer
+    setting: dict  # what else an expert's outputs depend on: the architecture, the Trainer's precision
     seconds: dict[str, float] = field(default_factory=dict)
+    computing: float = 0.0  # seconds spent on statistics in this run
     memory: dict[str, Parameters] = field(default_factory=dict, repr=False)  # what this run has read or computed
 
     def __post_init__(self) -> None:
@@ -82,17 +82,21 @@ class Experiment:
 
     def remember(self, kind: str, expert: Expert, recipe: dict, compute: Callable[[], Parameters]) -> Parameters:
         """A statistic of an expert, computed once for all codes, candidates and runs."""
-        recipe = {"expert": expert.digest, **recipe}
+        recipe = {"expert": expert.digest, **self.setting, **recipe}
         key = json.dumps([kind, recipe], sort_keys=True)
 
         def make(scratch: Path) -> Made:
             start = time.perf_counter()
             made = compute()
-            return made, {"seconds": round(time.perf_counter() - start, 2)}
+            took = time.perf_counter() - start
+            self.computing += took
+            return made, {"seconds": round(took, 3)}
 
         if key not in self.memory:
-            name = f"{expert.data.name}-{expert.data.split}"
-            self.memory[key] = self.store.obtain(KINDS[kind], name, recipe, make).tensors()
+            found = self.store.obtain(kind, f"{expert.data.name}-{expert.data.split}", recipe, make)
+            self.memory[key] = found.tensors()
+            if kind != "outputs":
+                self.seconds["statistics"] = self.seconds.get("statistics", 0.0) + found.facts["seconds"]
         return self.memory[key]
 
     def test_outputs(self) -> list[list[Tensor]]:
@@ -118,8 +122,10 @@ class Experiment:
             assert test is not None
             chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
             images, labels = test[chosen]
+            device = next(network.parameters()).device
             with torch.inference_mode():
-                coded = torch.cat([network(expert.data.transform(part)) for part in images.split(250)])
+                parts = [network(expert.data.transform(part.to(device))) for part in images.split(250)]
+            coded = torch.cat(parts).float().cpu()
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
             decoded = decode(coded, others, self.beta, i)
             ndas.append(float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels))))
@@ -167,6 +173,7 @@ class Experiment:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), self.computing
         yield
-        self.seconds[name] = round(time.perf_counter() - start, 3)
+        # statistics are counted by themselves, whether they were computed now or by another run
+        self.seconds[name] = round(time.perf_counter() - start - (self.computing - before), 3)

@@ -45,6 +45,7 @@ class FisherCallback(L.Callback):
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self.accumulator.reduce()
         self.fisher = self.accumulator.compute()
+        self.accumulator = None  # the next loop starts afresh; only an unfinished one has a state to save
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.start(pl_module)

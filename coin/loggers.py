@@ -7,9 +7,9 @@ from pathlib import Path
 import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.loggers.logger import DummyLogger
-from lightning.pytorch.utilities import rank_zero_only
 
 from coin.console import console
+from coin.ranks import is_first
 
 
 class WandbRun(WandbLogger):
@@ -30,7 +30,7 @@ def wandb_logger(
     **settings,
 ) -> Logger:
     """A W&B run below save_dir. Where W&B cannot log, a warning and a CSV file: never a lost run."""
-    if rank_zero_only.rank != 0:
+    if not is_first():
         return DummyLogger()
     Path(save_dir).mkdir(parents=True, exist_ok=True)
     try:
@@ -58,7 +58,7 @@ def wandb_logger(
 def csv_logger(
     save_dir: str, name: str, job_type: str, config: Mapping | None = None, group: str | None = None
 ) -> Logger:
-    if rank_zero_only.rank != 0:
+    if not is_first():
         return DummyLogger()
     logger = CSVLogger(save_dir, name=job_type, version=name)
     logger.log_hyperparams(dict(config or {}))

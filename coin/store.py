@@ -22,9 +22,10 @@ import filelock
 import lightning
 import safetensors
 import torch
-from lightning.pytorch.utilities import rank_zero_only
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from coin.ranks import is_first
 
 Made = tuple[Mapping[str, Tensor], dict]  # tensors, and facts about them such as an accuracy
 
@@ -77,7 +78,7 @@ class Store:
         if path.is_dir():
             return self.read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        if rank_zero_only.rank != 0:
+        if not is_first():
             return self.take_part(path, make)
         lock = filelock.FileLock(path.parent / f".{path.name}.lock")
         try:
@@ -98,7 +99,10 @@ class Store:
     def take_part(self, path: Path, make: Callable[[Path], Made]) -> Artifact:
         """What the other ranks of a distributed run do: the same work, but rank 0 alone locks and writes."""
         make(path.parent / f".{path.name}.unfinished")
+        deadline = time.monotonic() + 600
         while not path.is_dir():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"rank 0 has not written {path} for ten minutes; did it fail?")
             time.sleep(0.1)
         return self.read(path)
 

@@ -42,7 +42,7 @@ def test_every_option_composes_and_instantiates(path):
 @pytest.mark.parametrize("path", [p for p in CONF.rglob("*.yaml") if "hydra" not in p.parts], ids=lambda p: p.name)
 def test_every_file_opens_with_the_command_that_runs_it(path):
     first = next(line for line in path.read_text().splitlines() if not line.startswith("# @package"))
-    assert first.startswith("#"), path
+    assert first.startswith(("# python train.py", "# python encode.py")), path
 
 
 def test_the_paper_recipe():
@@ -60,6 +60,9 @@ def test_train_and_encode_describe_the_same_expert():
     assert train.data == encode.experts.split1.data
     assert train.finetune == encode.experts.split1.finetune
     assert train.model == encode.model and train.trainer == encode.trainer
+    sizes = [composed(script, "data.image_size=16").pretraining.data.image_size for script in ("train", "encode")]
+    assert sizes == [16, 16]
+    assert composed("train", "data.root=x").data.root == "x"
     other = composed("encode", "experiment=cifar10_splits", "seed=1", "data.image_size=64")
     assert other.experts.split1.finetune == train.finetune  # another draw of the samples, the same experts
     assert other.experts.split2.data.image_size == 64

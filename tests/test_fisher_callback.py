@@ -1,3 +1,4 @@
+import copy
 import subprocess
 import sys
 
@@ -62,8 +63,15 @@ def test_in_any_precision_it_accumulates_in_float32_at_least(precision):
 def test_its_state_resumes():
     network, inputs = cases.make("mlp")
     first, second = FisherCallback(network), FisherCallback(network)
-    trainer(callbacks=[first], precision="64-true").predict(Module(network), loader(inputs[:2]))
-    second.load_state_dict(first.state_dict())
+    states = []
+
+    class Save(L.Callback):
+        def on_predict_batch_end(self, *args, **settings):
+            states.append(copy.deepcopy(first.state_dict()))
+
+    trainer(callbacks=[first, Save()], precision="64-true").predict(Module(network), loader(inputs))
+    assert first.state_dict() == {}  # a finished loop leaves nothing to mix with the next
+    second.load_state_dict(states[0])  # stopped after the first two samples
     trainer(callbacks=[second], precision="64-true").predict(Module(network), loader(inputs[2:]))
     assert relative_error(second.fisher, diagonal_fisher(network, [inputs])) < 1e-9
 

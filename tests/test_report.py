@@ -56,6 +56,14 @@ def test_a_numeric_setting_becomes_a_curve(tmp_path):
     assert all(cell.paper() is None for cell in cells)
 
 
+def test_a_setting_of_the_code_is_no_seed(tmp_path):
+    runs = [run("coin", nda=80 + i, **{"code.damping": d}) for i, d in enumerate(("1e-3", "1e-2", "1e-1"))]
+    names = {path.name for path in write_report(write(tmp_path, runs), tmp_path)}
+    assert "nda_against_damping.png" in names
+    cells = cells_of(collect(tmp_path))
+    assert [cell.label for cell in cells] == ["coin damping=1e-3", "coin damping=1e-2", "coin damping=1e-1"]
+
+
 def test_histories_are_drawn(tmp_path):
     history = [{"epoch": e, "train_nda": 50 + e, "test_nda": 40 + e, "coding_loss": 1 / e} for e in range(1, 4)]
     names = {path.name for path in write_report(write(tmp_path, [run("distillation", history=history)]), tmp_path)}

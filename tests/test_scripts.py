@@ -146,7 +146,6 @@ BAD = {
     "experts.split1.finetune.epochs=0": "at least 1",
     "experts.split1.finetune.learning_rate=-1": "must be positive",
     "fisher=probes fisher.probes=0": "at least 1",
-    "train_missing=false store=/tmp/coin-empty-store": "train_missing",
 }
 
 

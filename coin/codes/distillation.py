@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from coin import parameters
+from coin.batch_norm import batch_norms
 from coin.codes.code import Code
 from coin.coding import Coding
-from coin.models.foundation import batch_norms
 from coin.parameters import Parameters, weighted_sum
 
 

@@ -33,7 +33,7 @@ class RegMean(Code):
         settings = {"convolutions": self.convolutions}
         return [
             coding.remember(
-                "gram",
+                "grams",
                 i,
                 settings,
                 lambda e=expert: gram_matrices(e, coding.batches, self.convolutions),  # type: ignore[misc]

@@ -4,8 +4,6 @@ from coin.models.foundation import (
     Model,
     ResNet,
     Small,
-    batch_norms,
-    freeze_batch_norm,
     network_of,
     read_state_dict,
 )
@@ -16,8 +14,6 @@ __all__ = [
     "ResNet",
     "Small",
     "SmallResNet",
-    "batch_norms",
-    "freeze_batch_norm",
     "network_of",
     "read_state_dict",
 ]

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from coin import parameters
+from coin.batch_norm import freeze_batch_norm
 from coin.models.small_resnet import SmallResNet
 
 
@@ -61,6 +62,10 @@ class Model(abc.ABC):
         if Path(str(self.weights)).is_file():
             fields["weights"] = "sha256:" + hashlib.sha256(Path(str(self.weights)).read_bytes()).hexdigest()
         return fields
+
+    def shape(self) -> dict:
+        """What determines the function besides the tensors."""
+        return {key: value for key, value in self.recipe().items() if key not in ("weights", "seed")}
 
     def blank(self, num_classes: int) -> nn.Module:
         """The architecture with its seeded initialisation."""
@@ -172,14 +177,3 @@ def load_backbone(network: nn.Module, state: dict[str, Tensor], head: str, what:
     chosen = {name: state[name] for name in wanted}
     parameters.check_finite(chosen, what)
     parameters.load(network, chosen)
-
-
-def freeze_batch_norm(network: nn.Module) -> nn.Module:
-    """Freezes BatchNorm's affine parameters; `batch_norms(network)` in eval mode freezes its statistics."""
-    for module in batch_norms(network):
-        module.requires_grad_(False).eval()
-    return network
-
-
-def batch_norms(network: nn.Module) -> list[nn.Module]:
-    return [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]

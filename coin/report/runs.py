@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lightning.pytorch.utilities import rank_zero_only
+
 from coin.report import paper
 
-# What tells neither one setting from another nor belongs in a table.
-IGNORED = (
+# Overrides that tell neither one setting from another nor belong in a table.
+IGNORED = {
     "seed",
     "experiment",
     "code",
@@ -22,9 +24,10 @@ IGNORED = (
     "save_coded",
     "train_missing",
     "trainer",
-)
+}
 
 
+@rank_zero_only
 def write_results(folder: Path, results: dict) -> None:
     """Written last and by one rename: where results.json is, the run is complete."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,8 +79,9 @@ class Cell:
         numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])
         return None if numbers is None else numbers[2 if expert is None else expert]
 
-    def seconds(self, phase: str = "encode") -> float:
-        return statistics.fmean(run["seconds"].get(phase, math.nan) for run in self.runs)
+    def seconds(self) -> float:
+        """Of encoding, with the statistics (Fishers, Gram matrices) it rests on, whenever they were computed."""
+        return statistics.fmean(run["seconds"]["encode"] + run["seconds"].get("statistics", 0) for run in self.runs)
 
 
 def short(key: str) -> str:
@@ -87,7 +91,7 @@ def short(key: str) -> str:
 def cells_of(runs: Sequence[dict]) -> list[Cell]:
     """Runs grouped by experiment, code and whatever else varies among them."""
     settings = [
-        {k: v for k, v in run.get("overrides", {}).items() if not k.startswith(IGNORED) and not k.startswith("hydra.")}
+        {k: v for k, v in run.get("overrides", {}).items() if k not in IGNORED and not k.startswith("hydra.")}
         for run in runs
     ]
     keys = {key for chosen in settings for key in chosen}

@@ -1,0 +1,187 @@
+"""Base models and experts as artifacts of the store: found there, or made now and kept."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import lightning as L
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
+
+from coin import parameters
+from coin.batch_norm import freeze_batch_norm
+from coin.data.images import ImageData
+from coin.expert import ExpertModule, FineTuning, MakeTrainer
+from coin.models import Model, network_of, read_state_dict
+from coin.pretraining import TURNS, RotationModule, Rotations
+from coin.store import Artifact, Made, Store, digest_of
+
+
+@dataclass
+class Expert:
+    """A network, the data it is an expert of, and a digest that stands for its weights."""
+
+    name: str
+    network: nn.Module
+    data: ImageData
+    digest: str
+
+
+def obtain_base(
+    store: Store,
+    model: Model,
+    num_classes: int,
+    pretraining: Rotations,
+    make_trainer: MakeTrainer,
+    trainer_recipe: dict,
+    train_missing: bool = True,
+) -> Artifact:
+    """θ_0 of this model, from the store, or built (and, for weights=rotations, pre-trained) now."""
+    recipe = {"model": model.recipe(), "num_classes": num_classes}
+    name = f"{model.name}-{model_origin(model)}"
+    if model.weights == "rotations":
+        recipe |= {"pretraining": pretraining.recipe(), "trainer": trainer_recipe}
+        if not train_missing:
+            check_there(store, "bases", name, recipe)
+
+    def make(scratch: Path) -> Made:
+        network = model.build(num_classes)
+        if model.weights != "rotations":
+            return network.state_dict(), {}
+        start = time.perf_counter()
+        body = model.build(max(num_classes, TURNS))  # its own head; θ_0 gets the fresh one
+        L.seed_everything(pretraining.seed, verbose=False)
+        pretraining.data.seed = pretraining.seed
+        trainer = make_trainer(
+            max_epochs=pretraining.epochs,
+            logger=False,
+            enable_checkpointing=False,
+            limit_val_batches=0,
+            devices=1,  # BatchNorm's statistics are those of whole batches
+            strategy="auto",
+        )
+        trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
+        if trainer.interrupted:
+            raise KeyboardInterrupt
+        learned = {k: v for k, v in body.state_dict().items() if not k.startswith(model.head)}
+        network.load_state_dict(learned, strict=False)
+        facts = {
+            "rotation_accuracy": 100 * float(trainer.callback_metrics["pretrain/accuracy"]),
+            "seconds": round(time.perf_counter() - start, 2),
+        }
+        return network.state_dict(), facts
+
+    return store.obtain("bases", name, recipe, make)
+
+
+def model_origin(model: Model) -> str:
+    named = model.weights in ("none", "imagenet", "rotations")
+    return str(model.weights) if named else "".join(c if c.isalnum() else "_" for c in Path(str(model.weights)).stem)
+
+
+def obtain_expert(
+    store: Store,
+    model: Model,
+    base: Artifact,
+    data: ImageData,
+    finetune: FineTuning,
+    make_trainer: MakeTrainer,
+    trainer_recipe: dict,
+    logger: Callable[..., object] | None = None,
+    train_missing: bool = True,
+) -> Artifact:
+    """The expert this recipe makes, from the store or by fine-tuning it now, continuing where a kill stopped it."""
+    name = f"{data.name}-{data.split}-{model.name}"
+    recipe = {
+        "base": base.key,
+        "data": data.recipe(),
+        "batch_size": data.batch_size,
+        "finetune": asdict(finetune),
+        "trainer": trainer_recipe,
+    }
+    if not train_missing:
+        check_there(store, "experts", name, recipe)
+
+    def make(scratch: Path) -> Made:
+        start = time.perf_counter()
+        L.seed_everything(finetune.seed, verbose=False)
+        data.seed = finetune.seed
+        module = ExpertModule(
+            network_of(model, base.tensors(), data.num_classes),
+            data.num_classes,
+            finetune.learning_rate,
+            finetune.weight_decay,
+        )
+        checkpoint = ModelCheckpoint(scratch, filename="last", save_top_k=1, monitor=None, enable_version_counter=False)
+        trainer = make_trainer(
+            max_epochs=finetune.epochs,
+            callbacks=[checkpoint],
+            logger=logger(name=f"train-{name}", job_type="train", config=recipe) if logger else False,
+            default_root_dir=scratch,
+        )
+        module.train()  # Lightning keeps the mode it finds
+        last = scratch / "last.ckpt"
+        trainer.fit(module, datamodule=data, ckpt_path=last if last.is_file() else None, weights_only=True)
+        if trainer.interrupted:
+            raise KeyboardInterrupt
+        tensors = module.network.state_dict()
+        try:
+            parameters.check_finite(tensors, f"the expert {name}")
+        except ValueError:
+            last.unlink(missing_ok=True)  # nobody wants to continue from there
+            raise
+        if "test/accuracy" not in trainer.callback_metrics:  # a training that was killed after its last epoch
+            trainer.validate(module, datamodule=data, verbose=False)
+        accuracy = 100 * float(trainer.callback_metrics["test/accuracy"])
+        return tensors, {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 2)}
+
+    return store.obtain("experts", name, recipe, make)
+
+
+def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data: ImageData) -> Expert:
+    """An expert from a folder of a store, or from a state dict (.safetensors, or .pth read without unpickling)."""
+    path = Path(path)
+    if path.is_dir():
+        artifact = Store.read(path)
+        if artifact.recipe.get("base") != base.key:
+            raise ValueError(
+                f"expert {name} ({path}) was fine-tuned from the base model {artifact.recipe.get('base')}, the "
+                f"experiment's is {base.key}; experts that are coded together share one base model"
+            )
+        tensors = artifact.tensors()
+    elif path.is_file():
+        tensors = read_state_dict(path, f"experts.{name}.path={path}")
+    else:
+        raise ValueError(f"experts.{name}.path={path}: no such file or folder; give an expert's folder or state dict")
+    network = freeze_batch_norm(model.blank(data.num_classes))
+    missing = [key for key in network.state_dict() if key not in tensors]
+    if missing:
+        raise ValueError(f"expert {name} ({path}) lacks {parameters.listing(missing)}; is it of another architecture?")
+    parameters.check_finite(tensors, f"expert {name} ({path})")
+    try:
+        parameters.load(network, tensors)
+    except ValueError as error:
+        raise ValueError(f"expert {name} ({path}): {error}; is it of another architecture?") from error
+    return Expert(name, network.eval(), data, digest_of(*(tensors[key] for key in sorted(tensors))))
+
+
+# Arguments of the Trainer that say where and how it runs, not what comes out of it beyond float rounding.
+PLACES = {
+    "accelerator", "devices", "num_nodes", "strategy", "logger", "callbacks", "default_root_dir", "profiler",
+    "enable_progress_bar", "enable_model_summary", "enable_checkpointing", "log_every_n_steps", "deterministic",
+    "benchmark", "num_sanity_val_steps", "use_distributed_sampler", "check_val_every_n_epoch", "inference_mode",
+}  # fmt: skip
+
+
+def trainer_recipe(settings: dict) -> dict:
+    """The Trainer's arguments that change the weights, such as the precision: part of an expert's recipe."""
+    return {key: value for key, value in settings.items() if key not in PLACES and not key.startswith("_")}
+
+
+def check_there(store: Store, kind: str, name: str, recipe: dict) -> None:
+    if store.find(kind, name, recipe) is None:
+        raise ValueError(
+            f"there is no {store.locate(kind, name, recipe)} and train_missing=false; "
+            "make it with train.py, or set train_missing=true"
+        )
