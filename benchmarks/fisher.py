@@ -249,10 +249,15 @@ def run(quick: bool) -> dict:
             if name == "autograd loop" or is_exact(errors[name]):
                 result["runs"].append(apart(name, network, pixels, few, rounds=1))
     if not quick:
-        result["linear"] += [apart("ours", "resnet50", 32, p, rounds=2) for p in (25, 50, 100, 200, 400, 800)]
-        result["linear"] += [apart("ours", "resnet50", 32, 100, k, 2) for k in (1, 2, 5, 20, 40)]
-        result["linear"] += [apart("ours", "resnet50", px, 16, rounds=2) for px in (64, 96, 128)]
+        result["linear"] = linear()
     return result
+
+
+def linear() -> list[dict]:
+    """Cost against P, K and the image size."""
+    runs = [apart("ours", "resnet50", 32, p, rounds=2) for p in (25, 50, 100, 200, 400, 800)]
+    runs += [apart("ours", "resnet50", 32, 100, k, 2) for k in (1, 2, 5, 20, 40)]
+    return runs + [apart("ours", "resnet50", px, 16, rounds=2) for px in (32, 64, 96, 128)]
 
 
 def best(result: dict, name: str, network: str, pixels: int) -> dict | None:
@@ -314,6 +319,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute instead of half an hour; no figure")
     parser.add_argument("--out", type=Path, default=Path("results/fisher"))
     parser.add_argument("--one", nargs=6, metavar=("NAME", "NETWORK", "PX", "P", "K", "ROUNDS"), help=argparse.SUPPRESS)
+    parser.add_argument("--linear", action="store_true", help="measure only the cost against P, K and the image size")
     parser.add_argument("--redraw", action="store_true", help="tables and figure from the fisher.json that is there")
     arguments = parser.parse_args()
     if arguments.one:
@@ -322,7 +328,9 @@ def main() -> None:
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     stored = arguments.out / "fisher.json"
-    result = json.loads(stored.read_text()) if arguments.redraw else run(arguments.quick)
+    result = json.loads(stored.read_text()) if arguments.redraw or arguments.linear else run(arguments.quick)
+    if arguments.linear:
+        result["linear"] = linear()
     stored.write_text(json.dumps(result, indent=1) + "\n")
     (arguments.out / "fisher.md").write_text(table(result))
     if result["linear"]:

@@ -12,8 +12,9 @@ from coin.store import Store
 
 
 def make_trainer(**settings):
-    return L.Trainer(accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False,
-                     num_sanity_val_steps=0, use_distributed_sampler=False, deterministic=True, **settings)  # fmt: skip
+    usual = dict(accelerator="cpu", devices=1, enable_progress_bar=False, enable_model_summary=False,
+                 num_sanity_val_steps=0, use_distributed_sampler=False, deterministic=True)  # fmt: skip
+    return L.Trainer(**{**usual, **settings})
 
 
 def expert(folder, epochs=2, trainer=make_trainer, **settings):

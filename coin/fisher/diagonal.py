@@ -15,6 +15,8 @@ from coin.fisher.graph import Node, Use, find_uses
 from coin.fisher.plan import Plan, make_plan, outputs_of, rules_for, signature_of
 from coin.fisher.signals import Signals
 
+MOST_AT_ONCE = 100  # samples: more make nothing faster
+
 
 class DiagonalFisher:
     """Accumulates the diagonal Fisher of `network` over batches of inputs.
@@ -60,7 +62,7 @@ class DiagonalFisher:
     def part_size(self) -> int:
         """How many samples are treated at once, so that what is kept beside their activations fits the memory."""
         assert self.plan is not None
-        return max(1, self.memory // self.plan.bytes_per_sample)
+        return max(1, min(MOST_AT_ONCE, self.memory // self.plan.bytes_per_sample))
 
     def accumulate(self, inputs: Tensor) -> None:
         outputs = outputs_of(self.network, inputs)
