@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from coin.report.runs import Cell, short
+from coin.report.runs import Cell, number, short
 
 AXES = {"samples": "samples P", "damping": "damping λ", "beta": "weight β₁ of the first expert"}
 
@@ -29,11 +29,7 @@ def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
 
 
 def as_number(text: str) -> float | None:
-    """A setting as a place on an axis: a number, or the first of a list (β)."""
-    try:
-        return float(text.strip("[]").split(",")[0])
-    except ValueError:
-        return None
+    return None if math.isnan(number(text)) else number(text)
 
 
 def panels(count: int) -> tuple[Figure, list[Axes]]:

@@ -84,6 +84,14 @@ class Cell:
         return statistics.fmean(run["seconds"]["encode"] + run["seconds"].get("statistics", 0) for run in self.runs)
 
 
+def number(text: str) -> float:
+    """A setting as a place on an axis: a number, or the first of a list (β); NaN where it is neither."""
+    try:
+        return float(text.strip("[]").split(",")[0])
+    except ValueError:
+        return math.nan
+
+
 def short(key: str) -> str:
     return key.split(".")[-1]
 
@@ -104,11 +112,12 @@ def cells_of(runs: Sequence[dict]) -> list[Cell]:
     codes = ["average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin"]
 
     def place(cell: Cell) -> tuple:
-        """Experiments and codes in the paper's order, others behind."""
+        """Experiments and codes in the paper's order, others behind; settings by size."""
         experiments = paper.EXPERIMENTS
         return (
             experiments.index(cell.experiment) if cell.experiment in experiments else len(experiments),
             codes.index(cell.code) if cell.code in codes else len(codes),
+            [(math.inf if math.isnan(number(value)) else number(value), value) for value in cell.variant.values()],
         )
 
     return sorted(cells.values(), key=place)
