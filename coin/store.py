@@ -124,7 +124,10 @@ class Store:
         except (OSError, ValueError, KeyError) as error:
             raise ValueError(f"{path} is damaged ({error}); move it away to have it made again") from error
         if digest != actual:
-            raise ValueError(f"{path}/tensors.safetensors is damaged: its contents do not match record.json's sha256")
+            raise ValueError(
+                f"{path}/tensors.safetensors is damaged: its contents do not match record.json's sha256; "
+                f"restore it, or move {path} away to have it made again"
+            )
         return Artifact(path, record)
 
 

@@ -11,7 +11,7 @@ from coin.parameters import Parameters
 class Code(abc.ABC):
     """A dataclass whose fields are the hyperparameters. One that is None is tuned over its grid."""
 
-    history: list[dict] = []  # noqa: RUF012  (a code that trains leaves a record an epoch)
+    history: Sequence[dict] = ()  # a code that trains leaves a record an epoch
 
     def candidates(self) -> list[dict]:
         """The hyperparameters to choose from; a single empty choice where there are none."""

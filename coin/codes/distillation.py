@@ -1,7 +1,7 @@
 """Ensemble distillation: a student trained to output Σ β_i f_i(x) on the P samples."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +29,7 @@ class Distillation(Code):
     seed: int = 0
     trainer: Callable[..., L.Trainer] | None = None
     track: int = 0  # test samples an expert on which NDA is logged every epoch; 0: none
-    history: list[dict] = field(default_factory=list, init=False, repr=False)
+    history: Sequence[dict] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.start not in ("base", "average"):
