@@ -17,11 +17,13 @@ from coin.artifacts import load_expert, obtain_base, obtain_expert, trainer_reci
 from coin.coding import check_beta
 from coin.console import Problems, console, one_line_errors, quiet
 from coin.experiment import Experiment
+from coin.memory import Memory
 from coin.models import network_of
 from coin.ranks import is_first
 from coin.samples import draw
 from coin.store import Store, save_tensors
 
+MEMORY = Memory()  # shared by the jobs of a sweep
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 
 
@@ -30,7 +32,7 @@ def main(config: DictConfig) -> None:
     quiet()
     settings = HydraConfig.get()
     run_dir = Path(settings.runtime.output_dir)
-    names = {group: settings.runtime.choices[group] for group in ("code", "experiment")}
+    names = {group: settings.runtime.choices[group] for group in ("code", "decoder", "experiment")}
     overrides = dict(override.lstrip("+~").split("=", 1) for override in settings.overrides.task if "=" in override)
     if settings.mode == RunMode.MULTIRUN:
         if config.trainer.get("strategy"):
@@ -50,6 +52,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     """One run: leaves coded.safetensors and a log in run_dir and returns what goes into results.json."""
     problems = Problems()  # all of them before anything is trained
     code = problems.attempt(instantiate, config.code)
+    decoder = problems.attempt(instantiate, config.decoder)
+    tuner = problems.attempt(instantiate, config.tuning)
     model = problems.attempt(instantiate, config.model)
     pretraining = problems.attempt(instantiate, config.pretraining)
     make_trainer = problems.attempt(instantiate, config.trainer)
@@ -82,8 +86,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
         experts.append(load_expert(name, path, model, base, spec["data"]))
     base_network = network_of(model, base.tensors(), data[0].num_classes)
     setting = {"architecture": model.shape(), "trainer": recipe}
-    found, coded = Experiment(
-        store, experts, base_network, code, beta, samples, config.seed, make_trainer, setting
+    found, coded, fitted = Experiment(
+        store, experts, base_network, code, decoder, tuner, beta, samples, config.seed, make_trainer, setting, MEMORY
     ).run()
     results = {**names, **found}
     logger = make_logger(name="-".join(names.values()), job_type="encode", config=settings)
@@ -93,6 +97,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     logger.finalize("success")
     if config.save_coded and is_first():
         save_tensors(run_dir / "coded.safetensors", coded)
+        if fitted:
+            save_tensors(run_dir / "decoder.safetensors", fitted)
     return results
 
 

@@ -21,10 +21,12 @@ from torch import Tensor, nn
 from coin import parameters
 from coin.codes import Code, Coin
 from coin.coding import Coding, as_batches
+from coin.decoders import Analytic, Decoder, Fitted
 from coin.decoding import decode
-from coin.tuning import tune
+from coin.features import WithFeatures
+from coin.tuning import Tuner
 
-__all__ = ["decode", "encode"]
+__all__ = ["WithFeatures", "decode", "encode", "fit_decoder"]
 
 
 def encode(
@@ -34,15 +36,33 @@ def encode(
     damping: float = 1e-2,
     code: Code | None = None,
     base: nn.Module | None = None,
+    decoder: Decoder | None = None,
 ) -> nn.Module:
     """The coded network of any experts of one architecture, from an iterable of input batches.
 
-    β defaults to equal weights and the code to COIN with this damping. Another `code` brings its own hyperparameters,
-    and chooses the untuned ones by the coding loss on the batches; task arithmetic and distillation need `base`.
+    β defaults to equal weights and the code to COIN with this damping. Another `code` brings its own hyperparameters
+    and has the open ones chosen on the batches, for this `decoder` (by default the paper's formula), by how little the
+    decoded class probabilities differ from the experts'. Codes that scale or train need `base`.
     """
     experts = [copy.deepcopy(expert).eval() for expert in experts]
     if not experts:
         raise ValueError("there are no experts to code; pass at least one network")
-    coding = Coding(experts, beta, as_batches(batches), base=base)  # type: ignore[arg-type]
-    coded = tune(code, coding).params if code else Coin(damping).encode(coding, damping=damping)
-    return parameters.load(experts[0], coded)
+    coding = Coding(experts, beta, as_batches(batches), base=base, decoder=decoder or Analytic())  # type: ignore[arg-type]
+    code, tuner = code or Coin(damping), Tuner("divergence")
+    return parameters.load(experts[0], tuner.tune(code, coding).params)
+
+
+def fit_decoder(
+    decoder: Decoder,
+    coded: nn.Module,
+    experts: Sequence[nn.Module],
+    batches: Iterable[Tensor],
+    beta: Sequence[float] | None = None,
+) -> Fitted:
+    """A decoder fitted, without labels, on what the coded network and the experts answer to these batches.
+
+    One that wants features takes the answers of `coin.WithFeatures(coded)` for those of the coded network.
+    """
+    experts = [copy.deepcopy(expert).eval() for expert in experts]
+    coding = Coding(experts, beta, as_batches(batches), decoder=decoder)  # type: ignore[arg-type]
+    return decoder.fit(coding.answers(parameters.trainable(coded)))

@@ -1,20 +1,41 @@
 """The coding problem: what a code is given to make a coded network's weights from."""
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from coin import parameters
-from coin.decoding import decode
+from coin.decoders import Analytic, Answers, Decoder
+from coin.features import WithFeatures
 from coin.fisher import Directions, Exact, diagonal_fisher
-from coin.metrics import coding_loss, nda_compute, nda_update
+from coin.metrics import coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
 
-Remember = Callable[[str, int, dict, Callable[[], Parameters]], Parameters]
+Remember = Callable[[str, Sequence[int], dict, Callable[[], Parameters]], Parameters]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a coded network does on the samples: average NDA in percent (NaN without labels), the coding loss, and the
+    divergence of decoded from experts' class probabilities, which needs no labels either."""
+
+    nda: float
+    coding_loss: float
+    divergence: float
+
+
+class Encoder(Protocol):
+    """What the problem needs to know of a code."""
+
+    def recipe(self) -> dict: ...
+
+    def encode(self, coding: "Coding", **hyperparameters) -> Parameters: ...
 
 
 @dataclass
@@ -22,8 +43,8 @@ class Coding:
     """Experts of one architecture, the coding weights β and the P samples, as batches of inputs.
 
     `labels` and `owners` (the expert from whose training set each sample was drawn) serve the tuning of
-    hyperparameters; `base` is θ_0, for codes that ask for it. `remember(kind, expert, settings, compute)` may keep
-    statistics of an expert, such as its Fisher, for other codes and other runs; by default they are computed anew.
+    hyperparameters; `base` is θ_0, for codes that ask for it. `remember(kind, experts, settings, compute)` may keep
+    statistics of some of the experts, such as a Fisher, for other codes and runs; by default they are computed anew.
     """
 
     experts: Sequence[nn.Module]
@@ -32,7 +53,8 @@ class Coding:
     base: nn.Module | None = None
     labels: Tensor | None = None
     owners: Tensor | None = None
-    remember: Remember = lambda kind, expert, settings, compute: compute()
+    decoder: Decoder = field(default_factory=Analytic)
+    remember: Remember = lambda kind, experts, settings, compute: compute()
     compute_fisher: Callable[[nn.Module, Directions], Parameters] | None = None
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     scratch: nn.Module = field(init=False)
@@ -64,14 +86,14 @@ class Coding:
         compute = self.compute_fisher or (lambda expert, directions: diagonal_fisher(expert, self.batches, directions))
         settings = {"directions": repr(directions)}
         return [
-            self.remember("fishers", i, settings, lambda expert=expert: compute(expert, directions))  # type: ignore[misc]
+            self.remember("fishers", [i], settings, lambda expert=expert: compute(expert, directions))  # type: ignore[misc]
             for i, expert in enumerate(self.experts)
         ]
 
     def outputs(self) -> list[Tensor]:
         """f_1 … f_N on the P samples, each (samples, outputs)."""
         return [
-            self.remember("outputs", i, {}, lambda expert=expert: {"outputs": self.run(expert)})["outputs"]  # type: ignore[misc]
+            self.remember("outputs", [i], {}, lambda expert=expert: {"outputs": self.run(expert)})["outputs"]  # type: ignore[misc]
             for i, expert in enumerate(self.experts)
         ]
 
@@ -83,19 +105,66 @@ class Coding:
         """The network with these parameters; valid until the next call, for it is one scratch network."""
         return parameters.load(self.scratch, params)
 
-    def score(self, params: Parameters, outputs: Sequence[Tensor]) -> tuple[float, float]:
-        """Average NDA on the samples (NaN without labels) and the coding loss, of a coded network's parameters."""
-        coded = self.run(self.network(params))
-        loss = coding_loss(coded, outputs, self.beta)
-        if self.labels is None or self.owners is None:
-            return math.nan, loss
-        ndas = []
-        for i in range(len(self.experts)):
-            own = self.owners == i
-            others = {j: f[own] for j, f in enumerate(outputs) if j != i}
-            decoded = decode(coded[own], others, self.beta, i)
-            ndas.append(float(nda_compute(*nda_update(decoded, outputs[i][own], self.labels[own]))))
-        return sum(ndas) / len(ndas), loss
+    def answers(self, params: Parameters) -> Answers:
+        """What a coded network with these parameters, and the experts, say of the samples."""
+        coded = self.run(WithFeatures(self.network(params), required=self.decoder.features))
+        return Answers(coded, self.outputs(), self.beta, self.owners)
+
+    def answers_of(self, code: "Encoder", hyperparameters: dict) -> Answers:
+        """The same for a candidate of a code; remembered, since any decoder may ask."""
+        settings = {"code": code.recipe(), **hyperparameters, "beta": list(self.beta)}
+        everyone = range(len(self.experts))
+
+        def compute() -> Parameters:
+            return {"coded": self.answers(code.encode(self, **hyperparameters)).coded}
+
+        coded = self.remember("candidates", everyone, settings, compute)["coded"]
+        return Answers(coded, self.outputs(), self.beta, self.owners)
+
+    def score(self, answers: Answers) -> Score:
+        """On the samples; what the decoder is fitted on is decoded as if it had not been."""
+        fitted = self.decoder.fit(answers)
+        return self.scored(answers, [fitted.held_out(i) for i in range(len(self.experts))])
+
+    def loss(self, params: Parameters) -> float:
+        """The coding loss of these parameters on the samples."""
+        return coding_loss(self.run(self.network(params)), self.outputs(), self.beta)
+
+    def scored(self, answers: Answers, decoded: Sequence[Tensor]) -> Score:
+        """The score of decoded outputs, of each expert on the samples drawn for it."""
+        coded = answers.coded[:, : answers.classes]
+        loss = coding_loss(coded, answers.experts, self.beta)
+        ndas, divergences = [], []
+        for i, own_outputs in enumerate(answers.experts):
+            own = slice(None) if self.owners is None else self.owners == i
+            divergences.append(divergence(decoded[i][own], own_outputs[own]))
+            if self.labels is not None and self.owners is not None:
+                counts = nda_update(decoded[i][own], own_outputs[own], self.labels[own])
+                ndas.append(float(nda_compute(*counts)))
+        nda = sum(ndas) / len(ndas) if ndas else math.nan
+        return Score(nda, loss, sum(divergences) / len(divergences))
+
+    def part(self, rows: Tensor) -> "Coding":
+        """The same problem with these samples only."""
+        inputs = torch.cat(list(self.batches))[rows]
+        settings = {"rows": hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]}
+
+        def remember(kind: str, experts: Sequence[int], own: dict, compute: Callable[[], Parameters]) -> Parameters:
+            if kind == "outputs":
+                return {"outputs": self.outputs()[experts[0]][rows]}
+            return self.remember(kind, experts, {**own, **settings}, compute)
+
+        def compute_fisher(network: nn.Module, directions: Directions) -> Parameters:
+            return diagonal_fisher(network, inputs.split(100), directions)
+
+        return replace(
+            self,
+            batches=inputs.split(100),
+            labels=None if self.labels is None else self.labels[rows],
+            owners=None if self.owners is None else self.owners[rows],
+            remember=remember,
+            compute_fisher=compute_fisher,
+        )
 
 
 def check_beta(beta: Sequence[float] | None, experts: int) -> tuple[float, ...]:

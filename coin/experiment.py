@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -15,13 +15,17 @@ from coin.artifacts import Expert
 from coin.codes.code import Code
 from coin.coding import Coding
 from coin.data.images import ImageData
-from coin.decoding import decode
+from coin.decoders import Decoder, Fitted
 from coin.expert import MakeTrainer
-from coin.parameters import Parameters, check_alike, trainable
+from coin.features import WithFeatures
+from coin.memory import Memory
+from coin.parameters import Parameters, check_alike, size_of, trainable
 from coin.prediction import Inputs
 from coin.samples import Samples
 from coin.store import Made, Store, digest_of
-from coin.tuning import Tuned, tune
+from coin.tuning import Tuned, Tuner
+
+KEPT = {"fishers", "outputs", "students"}  # in the store, for other runs: dear to compute and small on disk
 
 
 @dataclass
@@ -32,72 +36,99 @@ class Experiment:
     experts: Sequence[Expert]
     base: nn.Module
     code: Code
+    decoder: Decoder
+    tuner: Tuner
     beta: Sequence[float]
     samples: Samples
     seed: int
     make_trainer: MakeTrainer
     setting: dict  # what else an expert's outputs depend on: the architecture, the Trainer's precision
+    memory: Memory = field(default_factory=Memory)
     seconds: dict[str, float] = field(default_factory=dict)
-    computing: float = 0.0  # seconds spent on statistics in this run
-    memory: dict[str, Parameters] = field(default_factory=dict, repr=False)  # what this run has read or computed
+    computing: float = 0.0  # seconds spent in this run on what is remembered
+    asked_for: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         check_alike([e.network for e in self.experts], [e.name for e in self.experts])
 
-    def run(self) -> tuple[dict, Parameters]:
-        """What results.json says of the run, and all tensors of the coded network it says it of."""
+    def run(self) -> tuple[dict, Parameters, Parameters]:
+        """What results.json says of the run, all tensors of the coded network it says it of, and the decoder's."""
         coding = self.coding()
         with self.phase("outputs"):
             coding.outputs()
-            answers = self.test_outputs()
+            own = self.test_outputs()
         with self.phase("encode"):
-            tuned = tune(self.code, coding)
+            tuned = self.tuner.tune(self.code, coding)
         with self.phase("evaluate"):
             coded = coding.network(tuned.params)
-            scores = self.evaluate(coded, answers)
-        return self.results(tuned, scores), coded.state_dict()
+            answers = [self.coded_answer(coded, tuned, expert.data) for expert in self.experts]
+            scores = self.evaluate(answers, tuned.decoder, own)
+        return self.results(tuned, scores), coded.state_dict(), tuned.decoder.tensors()
 
     def coding(self) -> Coding:
         drawn = self.samples
         digest = digest_of(drawn.inputs)
 
-        def remember(kind: str, i: int, settings: dict, compute: Callable[[], Parameters]) -> Parameters:
-            return self.remember(kind, self.experts[i], {"samples": digest, **settings}, compute)
+        def remember(kind: str, which: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+            chosen = [self.experts[i] for i in which]
+            own = {"samples": digest, **settings}
+            if len(chosen) > 1:
+                own |= {"beta": list(self.beta)}
+            return self.remember(kind, chosen, own, compute)
 
         def compute_fisher(network: nn.Module, directions) -> Parameters:
             return prediction.fisher(self.make_trainer, network, Inputs(drawn.inputs), directions)
 
         networks = [e.network for e in self.experts]
-        return Coding(
+        coding = Coding(
             networks,
             self.beta,
             drawn.batches(),
             self.base,
             drawn.labels,
             drawn.owners,
+            self.decoder,
             remember,
             compute_fisher,
-            lambda network, count: self.quick_score(network, count),
         )
+        coding.test_score = lambda network, count: self.quick_score(network, coding, count)
+        return coding
 
-    def remember(self, kind: str, expert: Expert, recipe: dict, compute: Callable[[], Parameters]) -> Parameters:
-        """A statistic of an expert, computed once for all codes, candidates and runs."""
-        recipe = {"expert": expert.digest, **self.setting, **recipe}
+    def remember(
+        self, kind: str, experts: Sequence[Expert], recipe: dict, compute: Callable[[], Parameters]
+    ) -> Parameters:
+        """Something about an expert, or several: computed once for all codes, decoders, candidates and, if KEPT, runs.
+
+        Its seconds count towards this run whenever they were spent, so that runs can be compared.
+        """
+        who = experts[0].digest if len(experts) == 1 else [expert.digest for expert in experts]
+        recipe = {"expert": who, **self.setting, **recipe}
         key = json.dumps([kind, recipe], sort_keys=True)
 
-        def make(scratch: Path) -> Made:
-            start = time.perf_counter()
+        def timed() -> tuple[Parameters, float]:
+            start, before = time.perf_counter(), self.computing
             made = compute()
-            took = time.perf_counter() - start
+            took = time.perf_counter() - start - (self.computing - before)  # without what was remembered on the way
             self.computing += took
+            return made, took
+
+        def make(scratch: Path) -> Made:
+            made, took = timed()
             return made, {"seconds": round(took, 3)}
 
-        if key not in self.memory:
-            found = self.store.obtain(kind, f"{expert.data.name}-{expert.data.split}", recipe, make)
-            self.memory[key] = found.tensors()
-            if kind != "outputs":
-                self.seconds["statistics"] = self.seconds.get("statistics", 0.0) + found.facts["seconds"]
-        return self.memory[key]
+        def find() -> tuple[Parameters, float]:
+            if kind not in KEPT:
+                return timed()
+            name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
+            found = self.store.obtain(kind, name, recipe, make)
+            return found.tensors(), found.facts["seconds"]
+
+        tensors, took = self.memory.recall(key, find)
+        if key not in self.asked_for:
+            self.asked_for.add(key)
+            phase = {"outputs": "outputs", "answers": "evaluate"}.get(kind, "statistics")
+            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + took, 3)
+        return tensors
 
     def test_outputs(self) -> list[list[Tensor]]:
         """answers[i][j]: expert j's outputs on expert i's test set."""
@@ -105,18 +136,31 @@ class Experiment:
 
     def answer(self, expert: Expert, data: ImageData) -> Tensor:
         recipe = {"test": data.recipe()}
-        return self.remember("outputs", expert, recipe, lambda: {"outputs": self.predict(expert.network, data)})[
-            "outputs"
-        ]
+        found = self.remember("outputs", [expert], recipe, lambda: {"outputs": self.predict(expert.network, data)})
+        return found["outputs"]
 
     def predict(self, network: nn.Module, data: ImageData) -> Tensor:
         data.setup()
         assert data.test_set is not None
         return prediction.predict(self.make_trainer, network, Inputs(data.test_set.images, data.transform))
 
-    def quick_score(self, network: nn.Module, count: int) -> float:
+    def coded_answer(self, coded: nn.Module, tuned: Tuned, data: ImageData) -> Tensor:
+        """What the coded network's server says of a test set."""
+        asked = WithFeatures(coded, required=self.decoder.features)
+        recipe = {
+            "code": self.code.recipe(),
+            **tuned.hyperparameters,
+            "beta": list(self.beta),
+            "samples": digest_of(self.samples.inputs),
+            "test": data.recipe(),
+        }
+        return self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})["answers"]
+
+    def quick_score(self, network: nn.Module, coding: Coding, count: int) -> float:
         """Average NDA on `count` random test samples of each expert."""
         ndas = []
+        asked = WithFeatures(network, required=self.decoder.features)
+        fitted = self.decoder.fit(coding.answers(trainable(network)))
         for i, (expert, answers) in enumerate(zip(self.experts, self.test_outputs(), strict=True)):
             test = expert.data.test_set
             assert test is not None
@@ -124,19 +168,19 @@ class Experiment:
             images, labels = test[chosen]
             device = next(network.parameters()).device
             with torch.inference_mode():
-                parts = [network(expert.data.transform(part.to(device))) for part in images.split(250)]
+                parts = [asked(expert.data.transform(part.to(device))) for part in images.split(250)]
             coded = torch.cat(parts).float().cpu()
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
-            decoded = decode(coded, others, self.beta, i)
+            decoded = fitted.decode(coded, others, i)
             ndas.append(float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels))))
         return sum(ndas) / len(ndas)
 
-    def evaluate(self, coded: nn.Module, answers: list[list[Tensor]]) -> list[dict]:
+    def evaluate(self, answers: list[Tensor], fitted: Fitted, experts: list[list[Tensor]]) -> list[dict]:
         scores = []
         for i, expert in enumerate(self.experts):
-            own, outputs = answers[i][i], self.predict(coded, expert.data)
-            others = {j: answers[i][j] for j in range(len(self.experts)) if j != i}
-            decoded = decode(outputs, others, self.beta, i)
+            own, answer = experts[i][i], answers[i]
+            others = {j: experts[i][j] for j in range(len(self.experts)) if j != i}
+            decoded, outputs = fitted.decode(answer, others, i), answer[:, : own.shape[1]]
             assert expert.data.test_set is not None
             target = expert.data.test_set.labels
             nda = metrics.NormalizedDecodingAccuracy()
@@ -148,7 +192,7 @@ class Experiment:
                     "decoded_accuracy": metrics.accuracy(decoded, target),
                     "nda": float(nda.compute()),
                     "agreement": metrics.agreement(decoded, own),
-                    "coding_loss": metrics.coding_loss(outputs, answers[i], self.beta),
+                    "coding_loss": metrics.coding_loss(outputs, experts[i], self.beta),
                 }
             )
         return scores
@@ -162,11 +206,13 @@ class Experiment:
             "hyperparameters": tuned.hyperparameters,
             "nda": sum(score["nda"] for score in scores) / len(scores),
             "experts": scores,
-            "coding_loss": tuned.coding_loss,
+            "coding_loss": tuned.score.coding_loss,
             "test_coding_loss": sum(score["coding_loss"] for score in scores) / len(scores),
-            "samples_nda": tuned.nda,
+            "samples_nda": tuned.score.nda,
+            "samples_divergence": tuned.score.divergence,
+            "tuning": asdict(self.tuner),
             "candidates": tuned.candidates,
-            "bytes": {"coded": sum(p.numel() * p.element_size() for p in params.values())},
+            "bytes": {"coded": size_of(params), "decoder": size_of(tuned.decoder.tensors())},
             "seconds": self.seconds,
         }
         return {**found, "history": self.code.history} if self.code.history else found
@@ -175,5 +221,5 @@ class Experiment:
     def phase(self, name: str) -> Iterator[None]:
         start, before = time.perf_counter(), self.computing
         yield
-        # statistics are counted by themselves, whether they were computed now or by another run
-        self.seconds[name] = round(time.perf_counter() - start - (self.computing - before), 3)
+        took = time.perf_counter() - start - (self.computing - before)  # what is remembered is counted by itself
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)

@@ -58,6 +58,15 @@ def agreement(outputs: Tensor, others: Tensor) -> float:
     return 100 * float((outputs.argmax(1) == others.argmax(1)).double().mean())
 
 
+def divergence(outputs: Tensor, experts: Tensor) -> float:
+    """The mean Kullback–Leibler divergence, in nats, of the experts' class probabilities from those of `outputs`.
+
+    It needs no labels, and follows NDA better than squared distances do: those count classes nobody asks for.
+    """
+    wanted, found = experts.double().log_softmax(1), outputs.double().log_softmax(1)
+    return float((wanted.exp() * (wanted - found)).sum(1).mean())
+
+
 def coding_loss(coded: Tensor, experts: Sequence[Tensor] | Tensor, beta: Sequence[float]) -> float:
     """The empirical coding loss L̂ = (β̄ / 2P) Σ_l ‖f_c(x_l) − Σ_i β_i f_i(x_l)‖², β̄ = (Σ_i 1/β_i²) / N."""
     target = sum(b * f.double() for b, f in zip(beta, experts, strict=True))

@@ -85,6 +85,11 @@ def check_alike(networks: Sequence[nn.Module], names: Sequence[str] | None = Non
         check_finite(other_theta | other_rest, name)
 
 
+def size_of(params: Mapping[str, Tensor]) -> int:
+    """In bytes."""
+    return sum(p.numel() * p.element_size() for p in params.values())
+
+
 def shapes(params: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(p.shape) for name, p in params.items()}
 

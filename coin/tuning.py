@@ -1,15 +1,23 @@
 """Tuning: one way to choose among a code's candidates, the same for every code.
 
-The average NDA on the P samples decides; ties, common with few samples, go to the lowest coding loss. Without labels
-the coding loss decides alone.
+What is looked at is, on the P samples, the average NDA (the paper's way; ties, common with few samples, go to the
+lowest coding loss), or, with no need of labels, the coding loss or the divergence. A candidate was made from the very
+samples that judge it; with `folds`, it is judged by samples it was not made from, one fold after the other.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
 
 from coin.codes.code import Code
-from coin.coding import Coding
+from coin.coding import Coding, Score
+from coin.decoders import Answers, Fitted
 from coin.parameters import Parameters
+
+CRITERIA = ("nda", "coding_loss", "divergence")
 
 
 @dataclass
@@ -18,25 +26,82 @@ class Tuned:
 
     hyperparameters: dict
     params: Parameters
-    nda: float
-    coding_loss: float
+    decoder: Fitted
+    score: Score
     candidates: list[dict]
 
 
+@dataclass
+class Tuner:
+    criterion: Literal["nda", "coding_loss", "divergence"] = "nda"
+    folds: int = 0
+
+    def __post_init__(self) -> None:
+        if self.criterion not in CRITERIA:
+            raise ValueError(f"tuning.criterion={self.criterion}: must be one of {', '.join(CRITERIA)}")
+        if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
+            raise ValueError(f"tuning.folds={self.folds}: must be at least 2, or 0 for no cross-validation")
+
+    def tune(self, code: Code, coding: Coding) -> Tuned:
+        candidates = code.candidates()
+        if len(candidates) == 1:
+            params = code.encode(coding, **candidates[0])
+            answers = coding.answers(params)
+            score = coding.score(answers)
+            table = [{**candidates[0], **asdict(score)}]
+            return Tuned(candidates[0], params, coding.decoder.fit(answers), score, table)
+        folds = self.parts(coding)
+        table = []
+        best, chosen = None, {}
+        for hyperparameters in candidates:
+            if folds:
+                score = cross_validated(code, folds, hyperparameters)
+            else:
+                score = coding.score(coding.answers_of(code, hyperparameters))
+            table.append({**hyperparameters, **asdict(score)})
+            if best is None or self.rank(score) > self.rank(best):
+                best, chosen = score, hyperparameters
+        params = code.encode(coding, **chosen)
+        answers = coding.answers_of(code, chosen)
+        return Tuned(chosen, params, coding.decoder.fit(answers), coding.score(answers), table)
+
+    def parts(self, coding: Coding) -> list[tuple[Coding, Coding]]:
+        """For every fold, the problem without it and that of it alone."""
+        count = sum(map(len, coding.batches))
+        if self.folds > count / len(coding.experts):
+            raise ValueError(f"tuning.folds={self.folds}: {count} samples have too few for an expert in every fold")
+        fold = torch.arange(count) % max(self.folds, 1)
+        return [
+            (coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])) for k in range(self.folds)
+        ]
+
+    def rank(self, score: Score) -> tuple[float, ...]:
+        """Larger is better; an undefined number (a candidate that diverged) is worst."""
+        if self.criterion == "nda":
+            ranked: tuple[float, ...] = (score.nda, -score.coding_loss)
+        else:
+            ranked = (-getattr(score, self.criterion),)
+        return tuple(-math.inf if math.isnan(value) else value for value in ranked)
+
+
+def cross_validated(code: Code, folds: Sequence[tuple[Coding, Coding]], hyperparameters: dict) -> Score:
+    """The mean score of samples that neither the coded network nor the decoder was made from."""
+    scores = []
+    for seen, unseen in folds:
+
+        def compute(seen: Coding = seen, unseen: Coding = unseen) -> Parameters:
+            params = code.encode(seen, **hyperparameters)
+            return {"seen": seen.answers(params).coded, "unseen": unseen.answers(params).coded}
+
+        settings = {"code": code.recipe(), **hyperparameters, "beta": list(seen.beta), "folds": len(folds)}
+        coded = seen.remember("candidates", range(len(seen.experts)), settings, compute)
+        fitted = seen.decoder.fit(Answers(coded["seen"], seen.outputs(), seen.beta, seen.owners))
+        answers = Answers(coded["unseen"], unseen.outputs(), seen.beta, unseen.owners)
+        decoded = [fitted.decode(answers.coded, answers.others(i), i) for i in range(len(seen.experts))]
+        scores.append(unseen.scored(answers, decoded))
+    return Score(**{key: sum(getattr(score, key) for score in scores) / len(scores) for key in asdict(scores[0])})
+
+
 def tune(code: Code, coding: Coding) -> Tuned:
-    outputs = coding.outputs()
-    best: Tuned | None = None
-    table = []
-    for hyperparameters in code.candidates():
-        params = code.encode(coding, **hyperparameters)
-        nda, loss = coding.score(params, outputs)
-        table.append({**hyperparameters, "nda": nda, "coding_loss": loss})
-        if best is None or rank(nda, loss) > rank(best.nda, best.coding_loss):
-            best = Tuned(hyperparameters, params, nda, loss, table)
-    assert best is not None, "a code has at least one candidate"
-    return best
-
-
-def rank(nda: float, loss: float) -> tuple[float, float]:
-    """Larger is better; an undefined NDA or loss (a candidate that diverged) is worst."""
-    return (-math.inf if math.isnan(nda) else nda, -math.inf if math.isnan(loss) else -loss)
+    """The paper's choice."""
+    return Tuner().tune(code, coding)

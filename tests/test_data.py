@@ -3,7 +3,7 @@ import struct
 import pytest
 import torch
 
-from coin.data import CIFAR10, MNIST, Digits
+from coin.data import CIFAR10, MNIST, Digits, ImageFolder
 from coin.data.images import Batches
 from coin.samples import draw
 
@@ -116,3 +116,56 @@ def test_missing_files_without_a_network_say_where_they_go(tmp_path, monkeypatch
     monkeypatch.setattr("torchvision.datasets.mnist.download_and_extract_archive", refuse)
     with pytest.raises(ValueError, match=r"put its files under .*MNIST/raw"):
         MNIST(tmp_path).setup()
+
+
+def folder_of_images(root, parts=("",), classes=("ants", "bees", "cats"), each=12, size=(20, 30)):
+    from PIL import Image
+
+    for part in parts:
+        for c, name in enumerate(classes):
+            folder = root / part / name
+            folder.mkdir(parents=True)
+            for i in range(each):
+                Image.new("RGB", size, (80 * c, 10 * i, 0)).save(folder / f"{i}.png")
+    return root
+
+
+@pytest.mark.parametrize("parts", [("",), ("train", "test"), ("train", "val")])
+def test_a_folder_of_images_is_a_data_set(tmp_path, parts):
+    data = ImageFolder(folder_of_images(tmp_path, parts), image_size=16)
+    data.setup()
+    assert data.num_classes == 3 and data.classes == ["ants", "bees", "cats"]
+    total = len(data.train_set) + len(data.test_set)
+    assert total == 36 * len(parts) and len(data.train_set) > len(data.test_set) * (parts == ("",))
+    assert data.transform(data.test_set.images).shape[1:] == (3, 16, 16)
+    reds = data.train_set.images[:, 0, 0, 0]
+    assert torch.equal(reds, (80 * data.train_set.labels).to(torch.uint8))  # every image has its folder's label
+    by_name = ImageFolder(tmp_path, labels=["bees", "cats"], image_size=16)
+    by_number = ImageFolder(tmp_path, labels=[1, 2], image_size=16)
+    by_name.setup()
+    assert by_name.recipe() == by_number.recipe() and by_name.split == "1-2"
+    assert set(by_name.train_set.labels.tolist()) == {1, 2}
+
+
+def test_bad_folders_of_images_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no such folder"):
+        ImageFolder(tmp_path / "none")
+    with pytest.raises(ValueError, match="0 class folders"):
+        ImageFolder(tmp_path)
+    folder_of_images(tmp_path / "a", ("train",))
+    with pytest.raises(ValueError, match="but not both"):
+        ImageFolder(tmp_path / "a")
+    root = folder_of_images(tmp_path / "b")
+    with pytest.raises(ValueError, match="no class dogs"):
+        ImageFolder(root, labels=["dogs"])
+    with pytest.raises(ValueError, match="labels 0 to 2"):
+        ImageFolder(root, labels=[5], image_size=8).setup()
+    bad = root / "ants" / "0.png"
+    bad.write_bytes(bad.read_bytes()[:30])
+    with pytest.raises(ValueError, match=r"0\.png is no readable image"):
+        ImageFolder(root, image_size=8).setup()
+    empty = tmp_path / "c"
+    for name in "xy":
+        (empty / name).mkdir(parents=True)
+    with pytest.raises(ValueError, match="no training image"):
+        ImageFolder(empty).setup()

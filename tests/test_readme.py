@@ -22,7 +22,7 @@ def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
 
 def test_every_option_is_named_in_the_readme():
     readme = (ROOT / "README.md").read_text()
-    for group in ("code", "experiment", "logger", "fisher"):
+    for group in ("code", "decoder", "tuning", "experiment", "logger", "fisher", "trainer", "data"):
         for path in (ROOT / "conf" / group).glob("*.yaml"):
             assert path.stem in readme, path
     for path in (ROOT / "sweeps").glob("*.yaml"):

@@ -7,9 +7,22 @@ from conftest import ROOT
 
 ROOMS = {
     1: ["parameters", "batch_norm"],
-    2: ["fisher", "decoding", "metrics", "coding", "grams", "codes", "tuning", ""],
+    2: [
+        "fisher",
+        "averaging",
+        "decoding",
+        "decoders",
+        "features",
+        "metrics",
+        "coding",
+        "grams",
+        "kronecker",
+        "codes",
+        "tuning",
+        "",
+    ],
     3: ["ranks", "data", "models", "expert", "pretraining", "fisher_callback", "prediction", "samples"],
-    4: ["console", "loggers", "store", "artifacts", "experiment", "report"],
+    4: ["console", "loggers", "memory", "store", "artifacts", "experiment", "report"],
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names}
 FILES = sorted((ROOT / "coin").rglob("*.py"))

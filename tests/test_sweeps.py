@@ -53,9 +53,9 @@ def test_a_wandb_agents_command_line_parses(path):
     sweep = yaml.safe_load(path.read_text())
     assert sweep["program"] == "encode.py" and sweep["command"][-1] == "${args_no_hyphens}"
     last = [f"{key}={(spec.get('values') or [spec.get('value')])[-1]}" for key, spec in sweep["parameters"].items()]
-    composed("encode", *sorted(last, key=lambda o: not o.startswith(("code=", "experiment="))))
+    composed("encode", *sorted(last, key=lambda o: not o.startswith(("code=", "experiment=", "tuning="))))
     grid = {k: v for k, v in choices(params_of(path.parent.parent / path.name)).items()}
-    theirs = {k: len(s.get("values", [0])) for k, s in sweep["parameters"].items() if k != "save_coded"}
+    theirs = {k: len(s.get("values", [0])) for k, s in sweep["parameters"].items() if "values" in s or k in grid}
     assert theirs == {k: len(v) for k, v in grid.items()}
 
 

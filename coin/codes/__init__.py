@@ -3,10 +3,12 @@
 `coin.codes.distillation` needs Lightning, so it is imported by its own name.
 """
 
+from coin.averaging import fisher_average
 from coin.codes.average import Average
 from coin.codes.code import Code
-from coin.codes.coin import Coin, fisher_average
+from coin.codes.coin import Coin
+from coin.codes.kfac import CoinKfac
 from coin.codes.regmean import RegMean
 from coin.codes.task_arithmetic import TaskArithmetic
 
-__all__ = ["Average", "Code", "Coin", "RegMean", "TaskArithmetic", "fisher_average"]
+__all__ = ["Average", "Code", "Coin", "CoinKfac", "RegMean", "TaskArithmetic", "fisher_average"]

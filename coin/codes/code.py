@@ -17,6 +17,10 @@ class Code(abc.ABC):
         """The hyperparameters to choose from; a single empty choice where there are none."""
         return [{}]
 
+    def recipe(self) -> dict:
+        """What determines its weights beside the problem and the candidate, as plain data."""
+        return {"code": repr(self)}
+
     @abc.abstractmethod
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
         """The coded parameters θ_c for one of the candidates."""

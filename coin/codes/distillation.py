@@ -1,6 +1,10 @@
-"""Ensemble distillation: a student trained to output Σ β_i f_i(x) on the P samples."""
+"""Ensemble distillation: a student trained to output Σ β_i f_i(x) on the P samples.
+
+`coin_refined` is the same from COIN's solution, for as many epochs as cross-validation on the samples says.
+"""
 
 import copy
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,61 +19,135 @@ from coin.batch_norm import batch_norms
 from coin.codes.code import Code
 from coin.coding import Coding
 from coin.parameters import Parameters, weighted_sum
+from coin.tuning import Tuner
 
 
 @dataclass
 class Distillation(Code):
-    """AdamW on the squared loss, BatchNorm frozen, from θ_0 or (`start=average`) from the experts' average."""
+    """AdamW on the squared loss, BatchNorm frozen, from θ_0, from the experts' average, or from another code's choice.
+
+    With `folds`, students trained without a fold of the samples each, and judged by it, say after how many epochs the
+    coding loss on unseen samples is lowest; none at all may be best, and then the code is where it started.
+    """
 
     epochs: int = 20
     learning_rate: float = 1e-5
     weight_decay: float = 0.1
     batch_size: int = 8
-    start: Literal["base", "average"] = "base"
+    start: Literal["base", "average"] | Code = "base"
+    folds: int = 0
     seed: int = 0
     trainer: Callable[..., L.Trainer] | None = None
     track: int = 0  # test samples an expert on which NDA is logged every epoch; 0: none
+    tuner: Tuner = field(default_factory=Tuner)  # of the code it starts from
     history: Sequence[dict] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.start not in ("base", "average"):
-            raise ValueError(f"code.start={self.start}: must be base or average")
+        if self.start not in ("base", "average") and not isinstance(self.start, Code):
+            raise ValueError(f"code.start={self.start}: must be base, average or a code")
         if self.epochs < 1 or self.batch_size < 1:
             raise ValueError(f"code.epochs={self.epochs}, code.batch_size={self.batch_size}: must be at least 1")
         if not self.learning_rate > 0 or not self.weight_decay >= 0:
             raise ValueError(
                 f"code.learning_rate={self.learning_rate}: must be positive, the weight decay not negative"
             )
+        if self.folds < 0 or self.folds == 1:
+            raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to train for all epochs")
 
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
-        start = coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
+        start = self.start_params(coding)
+        settings = {"student": self.settings(), "start": digest_of(start), "track": self.track}
+        everyone = range(len(coding.experts))
+        found = coding.remember("students", everyone, settings, lambda: self.trained(coding, start))
+        curves = {key: found[f"history/{key}"].tolist() for key in HISTORY if f"history/{key}" in found}
+        self.history = [
+            dict(zip(curves, point, strict=True)) | {"epoch": epoch}
+            for epoch, point in enumerate(zip(*curves.values(), strict=True), 0 if self.folds else 1)
+        ]
+        return {name: value for name, value in found.items() if not name.startswith("history/")}
+
+    def settings(self) -> dict:
+        """What determines a student beside its start, the experts and the samples."""
+        chosen = ("epochs", "learning_rate", "weight_decay", "batch_size", "folds", "seed")
+        return {name: getattr(self, name) for name in chosen}
+
+    def recipe(self) -> dict:
+        start = self.start.recipe() if isinstance(self.start, Code) else self.start
+        return {**self.settings(), "start": start, "tuner": repr(self.tuner)}
+
+    def start_params(self, coding: Coding) -> Parameters:
+        if isinstance(self.start, Code):
+            return self.tuner.tune(self.start, coding).params
+        return coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
+
+    def trained(self, coding: Coding, start: Parameters) -> Parameters:
+        if not self.folds:
+            params, history = self.train(coding, start, self.epochs, self.epoch_scores(coding))
+            return params | {f"history/{key}": torch.tensor([p[key] for p in history]) for key in history[0]}
+        curve = torch.tensor(self.unseen_losses(coding, start)).mean(0)
+        epochs = int(curve.argmin())
+        params = self.train(coding, start, epochs)[0] if epochs else start
+        return params | {"history/unseen_loss": curve}
+
+    def unseen_losses(self, coding: Coding, start: Parameters) -> list[list[float]]:
+        """For every fold, its coding loss at the start and after every epoch of training without it."""
+        count = sum(map(len, coding.batches))
+        fold = torch.arange(count) % self.folds
+        losses = []
+        for k in range(self.folds):
+            seen, unseen = (coding.part(torch.where(rows)[0]) for rows in (fold != k, fold == k))
+
+            def score(network: nn.Module, unseen: Coding = unseen) -> dict:
+                return {"loss": unseen.loss(parameters.trainable(network))}
+
+            _, history = self.train(seen, start, self.epochs, score)
+            losses.append([unseen.loss(start), *(point["loss"] for point in history)])
+        return losses
+
+    def train(
+        self,
+        coding: Coding,
+        start: Parameters,
+        epochs: int,
+        scores: Callable[[nn.Module], dict] = lambda network: {},
+    ) -> tuple[Parameters, list[dict]]:
+        """A student's parameters after so many epochs, and its scores after each of them."""
         student = parameters.load(copy.deepcopy(coding.experts[0]), start)
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
-        module = Student(student, self.learning_rate, self.weight_decay, self.epoch_scores(coding, outputs))
+        module = Student(student, self.learning_rate, self.weight_decay, scores)
         generator = torch.Generator().manual_seed(self.seed)
         loader = DataLoader(
             TensorDataset(torch.cat(list(coding.batches)), target), self.batch_size, shuffle=True, generator=generator
         )
         make = self.trainer or default_trainer
-        trainer = make(max_epochs=self.epochs, logger=False, enable_checkpointing=False)
+        trainer = make(max_epochs=epochs, logger=False, enable_checkpointing=False)
         module.train()
         trainer.fit(module, loader)
         if trainer.interrupted:
             raise KeyboardInterrupt
-        self.history = module.history
-        return {name: p.clone() for name, p in parameters.trainable(student.eval()).items()}
+        return {name: p.clone() for name, p in parameters.trainable(student.eval()).items()}, module.history
 
-    def epoch_scores(self, coding: Coding, outputs: list[Tensor]) -> Callable[[nn.Module], dict]:
+    def epoch_scores(self, coding: Coding) -> Callable[[nn.Module], dict]:
         def score(network: nn.Module) -> dict:
-            params = parameters.trainable(network)
-            nda, loss = coding.score(params, outputs)
-            found = {"train_nda": nda, "coding_loss": loss}
+            found = coding.score(coding.answers(parameters.trainable(network)))
+            record = {"train_nda": found.nda, "coding_loss": found.coding_loss}
             if self.track and coding.test_score:
-                found["test_nda"] = coding.test_score(network, self.track)
-            return found
+                record["test_nda"] = coding.test_score(network, self.track)
+            return record
 
         return score
+
+
+HISTORY = ("train_nda", "coding_loss", "test_nda", "unseen_loss")  # what may be told of an epoch
+
+
+def digest_of(params: Parameters) -> str:
+    digest = hashlib.sha256()
+    for name, value in params.items():
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy())  # type: ignore[arg-type]
+    return digest.hexdigest()
 
 
 class Student(L.LightningModule):
@@ -97,7 +175,7 @@ class Student(L.LightningModule):
         with torch.no_grad():
             found = self.scores(self.network)
         self.train()
-        self.history.append({"epoch": self.current_epoch + 1, **found})
+        self.history.append(found)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]

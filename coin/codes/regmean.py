@@ -34,7 +34,7 @@ class RegMean(Code):
         return [
             coding.remember(
                 "grams",
-                i,
+                [i],
                 settings,
                 lambda e=expert: gram_matrices(e, coding.batches, self.convolutions),  # type: ignore[misc]
             )
@@ -61,10 +61,14 @@ def scale_off_diagonal(gram: Tensor, factor: float) -> Tensor:
 
 
 def solve(left: Tensor, right: Tensor) -> Tensor:
-    """left⁻¹ right for a positive semidefinite matrix; inputs that are always zero leave zero rows, whose weights do
-    not matter, so a tiny multiple of the mean diagonal keeps the system solvable."""
-    left, right = left.double(), right.double()
+    """left⁻¹ right for a positive semidefinite matrix. Inputs that are always zero leave zero rows, whose weights do
+    not matter and are set to zero; a tiny multiple of the mean diagonal keeps the rest solvable."""
+    live = left.diagonal() > 0
+    solved = torch.zeros_like(right)
+    left, right = left[live][:, live].double(), right[live].double()
     floor = 1e-10 * left.diagonal().mean().clamp_min(1e-300)
     damped = left + floor * torch.eye(len(left), dtype=left.dtype, device=left.device)
     factor, failed = torch.linalg.cholesky_ex(damped)
-    return torch.linalg.lstsq(damped, right).solution if failed else torch.cholesky_solve(right, factor)
+    found = torch.linalg.lstsq(damped, right).solution if failed else torch.cholesky_solve(right, factor)
+    solved[live] = found.to(solved.dtype)
+    return solved

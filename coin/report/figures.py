@@ -10,6 +10,7 @@ matplotlib.use("agg")  # no screen, and none is needed
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from coin.report.runs import Cell, number, short
 
@@ -24,6 +25,8 @@ def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
         yield f"nda_against_{short(key)}", against(cells, key)
     if not curves:
         yield "nda", bars(cells)
+        if len(cells) > 2:
+            yield "nda_against_seconds", costs(cells)
     if any("history" in run for cell in cells for run in cell.runs):
         yield "nda_per_epoch", histories(cells)
 
@@ -32,10 +35,10 @@ def as_number(text: str) -> float | None:
     return None if math.isnan(number(text)) else number(text)
 
 
-def panels(count: int) -> tuple[Figure, list[Axes]]:
+def panels(count: int, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     columns = min(count, 3)
     rows = math.ceil(count / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 4.2 * columns, 3.6 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 4.2 * columns, height * rows), squeeze=False)
     flat = list(axes.flat)
     for axis in flat[count:]:
         axis.set_visible(False)
@@ -43,28 +46,75 @@ def panels(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def bars(cells: Sequence[Cell]) -> Figure:
-    """Average NDA of every code, a panel an experiment, the paper's number as a mark."""
+    """Average NDA of every code, a panel an experiment, a bar a decoder, the paper's number as a mark."""
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    figure, axes = panels(len(experiments))
+    decoders = list(dict.fromkeys(cell.decoder for cell in cells))
+    rows = max(len({code_of(c) for c in cells if c.experiment == e}) for e in experiments)
+    figure, axes = panels(len(experiments), height=1.2 + 0.35 * rows * max(1, 0.6 * len(decoders)))
     for axis, experiment in zip(axes, experiments, strict=True):
         chosen = [cell for cell in cells if cell.experiment == experiment]
-        means = [cell.nda()[0] for cell in chosen]
-        deviations = [0 if math.isnan(cell.nda()[1]) else cell.nda()[1] for cell in chosen]
-        places = range(len(chosen))
-        axis.barh(places, means, xerr=deviations, color=[f"C{i % 10}" for i in places], alpha=0.85)
-        for place, cell in zip(places, chosen, strict=True):
-            reference = cell.paper()
-            if reference is not None:
-                axis.plot(reference, place, marker="D", color="black", linestyle="none", label="paper")
-        axis.set_yticks(places, [cell.label for cell in chosen])
+        codes = list(dict.fromkeys(map(code_of, chosen)))
+        width = 0.8 / len(decoders)
+        for d, decoder in enumerate(decoders):
+            own = [cell for cell in chosen if cell.decoder == decoder]
+            places = [codes.index(code_of(c)) + (d - (len(decoders) - 1) / 2) * width for c in own]
+            deviations = [0 if math.isnan(cell.nda()[1]) else cell.nda()[1] for cell in own]
+            means = [cell.nda()[0] for cell in own]
+            colors = [f"C{i % 10}" for i in range(len(own))] if len(decoders) == 1 else f"C{d}"
+            label = decoder if len(decoders) > 1 else None
+            axis.barh(places, means, height=width, xerr=deviations, color=colors, alpha=0.85, label=label)
+            marks = [(cell.paper(), place) for cell, place in zip(own, places, strict=True) if cell.paper() is not None]
+            if marks:
+                axis.plot(*zip(*marks, strict=True), marker="D", color="black", linestyle="none", label="paper")
+        axis.set_yticks(range(len(codes)), codes)
         axis.invert_yaxis()
-        axis.set_xlim(max(0, math.floor((min(means) - 10) / 10) * 10), 102)
+        lowest = min(cell.nda()[0] for cell in chosen)
+        axis.set_xlim(max(0, math.floor((lowest - 10) / 10) * 10), 102)
         axis.set_xlabel("average NDA, %")
         axis.set_title(experiment)
-        handles, labels = axis.get_legend_handles_labels()
-        if handles:
-            axis.legend(handles[:1], labels[:1], loc="lower left")
+        if axis.get_legend_handles_labels()[0] and axis is axes[0]:
+            axis.legend(loc="lower left")
     figure.tight_layout()
+    return figure
+
+
+def code_of(cell: Cell) -> str:
+    """The code with its settings, whatever the decoder."""
+    return " ".join([cell.code, *(f"{short(k)}={v}" for k, v in cell.variant.items())])
+
+
+MARKERS = "osD^v<>P*X"
+
+
+def costs(cells: Sequence[Cell]) -> Figure:
+    """Average NDA against the seconds of encoding: a colour a decoder, a marker a code."""
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    decoders = list(dict.fromkeys(cell.decoder for cell in cells))
+    codes = list(dict.fromkeys(map(code_of, cells)))
+    figure, axes = panels(len(experiments))
+    for axis, experiment in zip(axes, experiments, strict=True):
+        for cell in (cell for cell in cells if cell.experiment == experiment):
+            axis.plot(
+                max(cell.seconds(), 1e-2),
+                cell.nda()[0],
+                marker=MARKERS[codes.index(code_of(cell)) % len(MARKERS)],
+                color=f"C{decoders.index(cell.decoder)}",
+                linestyle="none",
+            )
+        axis.set_xscale("log")
+        axis.set_xlabel("seconds of encoding")
+        axis.set_ylabel("average NDA, %")
+        axis.set_title(experiment)
+        axis.grid(alpha=0.3)
+    handles = [Line2D([], [], color=f"C{i}", marker="s", linestyle="none", label=d) for i, d in enumerate(decoders)]
+    if len(decoders) == 1:
+        handles = []
+    handles += [
+        Line2D([], [], color="grey", marker=MARKERS[i % len(MARKERS)], linestyle="none", label=code)
+        for i, code in enumerate(codes)
+    ]
+    figure.tight_layout()
+    figure.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
@@ -76,7 +126,7 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
         lines: dict[str, list[tuple[float, float, float]]] = {}
         flat: dict[str, tuple[float, float]] = {}
         for cell in (cell for cell in cells if cell.experiment == experiment):
-            rest = " ".join([cell.code, *(f"{short(k)}={v}" for k, v in cell.variant.items() if k != key)])
+            rest = cell.label_without(key)
             place = as_number(cell.variant[key]) if key in cell.variant else None
             if place is None:
                 flat[cell.label] = cell.nda()

@@ -17,6 +17,7 @@ IGNORED = {
     "seed",
     "experiment",
     "code",
+    "decoder",
     "store",
     "sweeps",
     "data.root",
@@ -25,6 +26,22 @@ IGNORED = {
     "train_missing",
     "trainer",
 }
+
+
+# The order of rows: the paper's codes as the paper has them, then ours.
+CODES = [
+    "average",
+    "task_arithmetic",
+    "regmean",
+    "regmean_conv",
+    "distillation",
+    "coin",
+    "coin_scaled",
+    "coin_balanced",
+    "coin_kfac",
+    "coin_refined",
+]
+DECODERS = ["analytic", "ridge", "features"]
 
 
 @rank_zero_only
@@ -58,12 +75,18 @@ class Cell:
 
     experiment: str
     code: str
+    decoder: str
     variant: dict[str, str]  # the overrides that vary within the collection
     runs: list[dict]
 
     @property
     def label(self) -> str:
-        return " ".join([self.code, *(f"{short(k)}={v}" for k, v in self.variant.items())])
+        return self.label_without()
+
+    def label_without(self, left_out: str | None = None) -> str:
+        """What tells it from other cells, but for one setting."""
+        name = self.code if self.decoder == "analytic" else f"{self.code} + {self.decoder}"
+        return " ".join([name, *(f"{short(k)}={v}" for k, v in self.variant.items() if k != left_out)])
 
     @property
     def experts(self) -> list[str]:
@@ -76,6 +99,8 @@ class Cell:
 
     def paper(self, expert: int | None = None) -> float | None:
         run = self.runs[0]
+        if self.decoder != "analytic":
+            return None
         numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])
         return None if numbers is None else numbers[2 if expert is None else expert]
 
@@ -107,16 +132,17 @@ def cells_of(runs: Sequence[dict]) -> list[Cell]:
     cells: dict[tuple, Cell] = {}
     for run, chosen in zip(runs, settings, strict=True):
         variant = {key: chosen[key] for key in varying if key in chosen}
-        key = (run["experiment"], run["code"], tuple(variant.items()))
-        cells.setdefault(key, Cell(run["experiment"], run["code"], variant, [])).runs.append(run)
-    codes = ["average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin"]
+        decoder = run.get("decoder", "analytic")
+        key = (run["experiment"], run["code"], decoder, tuple(variant.items()))
+        cells.setdefault(key, Cell(run["experiment"], run["code"], decoder, variant, [])).runs.append(run)
 
     def place(cell: Cell) -> tuple:
         """Experiments and codes in the paper's order, others behind; settings by size."""
         experiments = paper.EXPERIMENTS
         return (
             experiments.index(cell.experiment) if cell.experiment in experiments else len(experiments),
-            codes.index(cell.code) if cell.code in codes else len(codes),
+            CODES.index(cell.code) if cell.code in CODES else len(CODES),
+            DECODERS.index(cell.decoder) if cell.decoder in DECODERS else len(DECODERS),
             [(math.inf if math.isnan(number(value)) else number(value), value) for value in cell.variant.values()],
         )
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from coin.report.runs import Cell
+from coin.report.runs import Cell, short
 
 
 def run_table(results: dict) -> Table:
     """One run: how well each expert is decoded."""
     chosen = ", ".join(f"{k}={v:g}" for k, v in results["hyperparameters"].items())
-    table = Table(title=f"{results['code']} on {results['experiment']}" + (f"  ({chosen})" if chosen else ""))
+    decoder = results.get("decoder", "analytic")
+    name = results["code"] if decoder == "analytic" else f"{results['code']} + {decoder}"
+    table = Table(title=f"{name} on {results['experiment']}" + (f"  ({chosen})" if chosen else ""))
     table.add_column("expert")
     keys = ("accuracy", "decoded_accuracy", "nda", "agreement")
     for column in ("accuracy %", "decoded accuracy %", "NDA %", "agreement %"):
@@ -62,6 +64,27 @@ def grid(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]], set[tuple[i
     return header, rows, best
 
 
+def decoders(cells: Sequence[Cell]) -> str:
+    """Markdown: a row a code, a column a decoder of every experiment, the average NDA; the best of each experiment."""
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    columns = [(e, d) for e in experiments for d in dict.fromkeys(c.decoder for c in cells if c.experiment == e)]
+    rows = list(dict.fromkeys((cell.code, tuple(cell.variant.items())) for cell in cells))
+    by_place = {(cell.code, tuple(cell.variant.items()), cell.experiment, cell.decoder): cell for cell in cells}
+    best = {e: max(cell.nda()[0] for cell in cells if cell.experiment == e) for e in experiments}
+    lines = [
+        "| average NDA % | " + " | ".join(f"{e} {d}" for e, d in columns) + " |",
+        "|---" + "|---:" * len(columns) + "|",
+    ]
+    for code, variant in rows:
+        texts = [" ".join([code, *(f"{short(k)}={v}" for k, v in variant)])]
+        for experiment, decoder in columns:
+            cell = by_place.get((code, variant, experiment, decoder))
+            text = number(*cell.nda()) if cell else ""
+            texts.append(f"**{text}**" if cell and cell.nda()[0] == best[experiment] else text)
+        lines.append("| " + " | ".join(texts) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def terminal(cells: Sequence[Cell]) -> list[Table]:
     """One table an experiment, so that each fits a terminal."""
     tables = []
@@ -101,7 +124,18 @@ def comma_separated(cells: Sequence[Cell]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["experiment", "code", "settings", "expert", "nda_mean", "nda_sd", "runs", "paper_nda", "encode_seconds"]
+        [
+            "experiment",
+            "code",
+            "decoder",
+            "settings",
+            "expert",
+            "nda_mean",
+            "nda_sd",
+            "runs",
+            "paper_nda",
+            "encode_seconds",
+        ]
     )
     for cell in cells:
         settings = " ".join(f"{k}={v}" for k, v in cell.variant.items())
@@ -110,6 +144,16 @@ def comma_separated(cells: Sequence[Cell]) -> str:
             sd = "" if math.isnan(deviation) else f"{deviation:.4f}"
             reference = cell.paper(i)
             paper_nda = "" if reference is None else f"{reference:.2f}"
-            row = [cell.experiment, cell.code, settings, name, f"{mean:.4f}", sd, len(cell.runs), paper_nda]
+            row = [
+                cell.experiment,
+                cell.code,
+                cell.decoder,
+                settings,
+                name,
+                f"{mean:.4f}",
+                sd,
+                len(cell.runs),
+                paper_nda,
+            ]
             writer.writerow([*row, f"{cell.seconds():.3f}"])
     return out.getvalue()

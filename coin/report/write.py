@@ -18,11 +18,14 @@ def write_report(folder: Path, out: Path, console: Console | None = None) -> lis
     for suffix, text in texts.items():
         written.append(out / f"table.{suffix}")
         written[-1].write_text(text)
+    if len({cell.decoder for cell in cells}) > 1:
+        written.append(out / "decoders.md")
+        written[-1].write_text(tables.decoders(cells))
     for name, figure in figures.figures(cells):
         for suffix in ("png", "svg"):
             written.append(out / f"{name}.{suffix}")
             metadata = {"Date": None} if suffix == "svg" else None  # the same runs give the same file
-            figure.savefig(written[-1], dpi=150, metadata=metadata)
+            figure.savefig(written[-1], dpi=150, metadata=metadata, bbox_inches="tight")
         plt.close(figure)
     if console:
         for table in tables.terminal(cells):

@@ -1,0 +1,98 @@
+"""The Fisher-weighted average, COIN's closed form, and how Fishers of different sizes are weighed against λ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from coin.parameters import Parameters
+
+CHUNK = 1 << 16  # floats: two buffers and a slice of each operand stay in a core's cache
+
+
+def fisher_average(
+    params: Sequence[Parameters],
+    fishers: Sequence[Parameters],
+    beta: Sequence[float],
+    damping: float,
+    scales: Sequence[Mapping[str, float]] | None = None,
+) -> Parameters:
+    """θ_c = (Σ β̄_i (F_i + λI))⁻¹ Σ β̄_i (F_i + λI) θ_i, with each tensor of F_i times `scales[i]` where given.
+
+    A cache-sized piece at a time, so that it costs about as much as reading the operands once.
+    """
+    if not 0 < damping < float("inf"):
+        raise ValueError(f"damping={damping}: must be a positive number")
+    beta_bar = [b * sum(beta) for b in beta]
+    coded = {}
+    for name, first in params[0].items():
+        # any layout will do as long as all operands share it: the arithmetic is element by element
+        result = torch.empty_like(first)
+        factors = [1.0 if scales is None else scales[i][name] for i in range(len(fishers))]
+        operands = [flat(result), *(flat(f[name], result) for f in fishers), *(flat(p[name], result) for p in params)]
+        weight, total = (torch.empty(min(CHUNK, first.numel()), dtype=first.dtype, device=first.device) for _ in "wt")
+        for pieces in zip(*(operand.split(CHUNK) for operand in operands), strict=True):
+            average, fs, thetas = pieces[0], pieces[1 : 1 + len(fishers)], pieces[1 + len(fishers) :]
+            w, t = weight[: len(average)], total[: len(average)]
+            average.zero_()
+            t.fill_(damping * sum(beta_bar))
+            for b, s, f, theta in zip(beta_bar, factors, fs, thetas, strict=True):
+                torch.mul(f, b * s, out=w).add_(b * damping)
+                average.addcmul_(w, theta)
+                t.add_(f, alpha=b * s)
+            average.div_(t)
+        coded[name] = result
+    return coded
+
+
+def flat(tensor: Tensor, like: Tensor | None = None) -> Tensor:
+    """All elements in memory order, copying only where the layout differs from that of `like`."""
+    like = tensor if like is None else like
+    if tensor.stride() != like.stride() or tensor.dtype != like.dtype:
+        tensor = torch.empty_like(like).copy_(tensor)
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+@dataclass
+class Weighing:
+    """How large a Fisher counts as, beside the other experts' and beside λ.
+
+    `balance` gives every expert's Fisher the same mean, over the whole network or in every tensor by itself; else the
+    expert with the larger outputs wins. `relative` takes λ as a multiple of each tensor's own mean Fisher.
+    """
+
+    balance: Literal["none", "network", "layer"] = "none"
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        if self.balance not in ("none", "network", "layer"):
+            raise ValueError(f"code.balance={self.balance}: must be none, network or layer")
+        if not isinstance(self.relative, bool):
+            raise ValueError(f"code.relative={self.relative}: must be true or false")
+
+    def scales(
+        self, means: Sequence[Mapping[str, float]], sizes: Mapping[str, int], beta: Sequence[float]
+    ) -> list[dict[str, float]]:
+        """Factors for every expert and tensor, from the mean Fisher of each tensor and its number of elements."""
+        whole = [sum(mean[name] * n for name, n in sizes.items()) / sum(sizes.values()) for mean in means]
+        found: list[dict[str, float]] = [{} for _ in means]
+        for name in sizes:
+            own = [mean[name] for mean in means]
+            factors = [1.0] * len(means)
+            if self.balance != "none":
+                of = whole if self.balance == "network" else own
+                target = sum(b * m for b, m in zip(beta, of, strict=True))
+                factors = [target / m if m > 0 else 1.0 for m in of]
+            if self.relative:
+                level = sum(b * s * m for b, s, m in zip(beta, factors, own, strict=True))
+                factors = [s / level if level > 0 else s for s in factors]
+            for scale, factor in zip(found, factors, strict=True):
+                scale[name] = factor
+        return found
+
+
+def mean_of(fisher: Mapping[str, Tensor]) -> dict[str, float]:
+    """The mean of each tensor; double, since float32 sums of millions of tiny numbers drift."""
+    return {name: float(f.double().mean()) for name, f in fisher.items()}

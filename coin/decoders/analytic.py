@@ -1,0 +1,30 @@
+"""The paper's decoder: f̂_i = (f_c − Σ_{j≠i} β_j f_j) / β_i, nothing fitted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from coin.decoders.decoder import Answers, Decoder, Fitted
+from coin.decoding import decode
+from coin.parameters import Parameters
+
+
+@dataclass
+class Analytic(Decoder):
+    def fit(self, answers: Answers) -> Fitted:
+        return FittedAnalytic(answers)
+
+
+class FittedAnalytic(Fitted):
+    def __init__(self, answers: Answers):
+        self.answers = answers
+
+    def decode(self, coded: Tensor, others: Mapping[int, Tensor], missing: int) -> Tensor:
+        return decode(coded[:, : self.answers.classes], others, self.answers.beta, missing)
+
+    def held_out(self, missing: int) -> Tensor:
+        return self.decode(self.answers.coded, self.answers.others(missing), missing)
+
+    def tensors(self) -> Parameters:
+        return {}

@@ -1,0 +1,169 @@
+"""Ridge decoders: the analytic one plus a linear correction, fitted on the P samples without labels.
+
+f̂_i = (f_c − Σ_{j≠i} β_j f_j) / β_i + W_i [f_c; f_j, j ≠ i; 1], W_i by ridge regression towards zero. How strong the
+ridge is, and how much the other experts' samples weigh, is chosen by the closed-form leave-one-out error on the
+samples of expert i. `Features` lets the coded network send its penultimate features φ_c too: W_i [f_c; f_j; φ_c; 1].
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from coin.decoders.decoder import Answers, Decoder, Fitted
+from coin.decoding import decode
+from coin.parameters import Parameters
+
+
+@dataclass
+class Ridge(Decoder):
+    strengths: Sequence[float] = tuple(10 ** (e / 2) for e in range(-8, 7))  # of the mean squared regressor
+    foreign: Sequence[float] = (0.0, 0.1, 0.3, 1.0)  # weights of samples drawn for other experts
+    shares: ClassVar[Sequence[float]] = (1.0,)
+
+    def __post_init__(self) -> None:
+        if not self.strengths or any(not s > 0 for s in self.strengths):
+            raise ValueError(f"decoder.strengths={list(self.strengths)}: give at least one, all positive")
+        if not self.foreign or any(not 0 <= w <= 1 for w in self.foreign):
+            raise ValueError(f"decoder.foreign={list(self.foreign)}: give at least one weight from 0 to 1")
+
+    def fit(self, answers: Answers) -> Fitted:
+        if self.features and answers.coded.shape[1] == answers.classes:
+            raise ValueError("decoder=features needs a network that ends in a Linear layer; use decoder=ridge")
+        if not self.features:
+            answers = replace(answers, coded=answers.coded[:, : answers.classes])
+        return FittedRidge(answers, [self.correction(answers, i) for i in range(len(answers.experts))])
+
+    def correction(self, answers: Answers, missing: int) -> "Correction":
+        """The correction with the lowest leave-one-out error; none at all is among the choices."""
+        plain = decode(outputs_of(answers), answers.others(missing), answers.beta, missing)
+        wanted = (answers.experts[missing] - plain).double()
+        own = torch.ones(len(wanted), dtype=torch.bool) if answers.owners is None else answers.owners == missing
+        if not own.any():
+            own = torch.ones_like(own)
+        x = regressors(answers.coded, answers.others(missing)).double()
+        none = x.new_zeros(x.shape[1], wanted.shape[1])
+        best = Correction(none, none.new_zeros(wanted.shape[1]), torch.zeros_like(wanted), squared(wanted[own]))
+        for share in self.shares:
+            scale = block_scales(x, wanted.shape[1] * len(answers.experts), share)
+            for foreign in self.foreign if not own.all() else [1.0]:
+                fit = Regression(x * scale, wanted, torch.where(own, 1.0, foreign).double())
+                strength = min(self.strengths, key=lambda strength: fit.error(strength, own))
+                if fit.error(strength, own) < best.error:
+                    best = fit.correction(strength, own)
+                    best.weight *= scale[:, None]
+        return best
+
+
+@dataclass
+class Features(Ridge):
+    """The coded network also sends the features behind its outputs; `shares` is how large they are beside these."""
+
+    features: ClassVar[bool] = True
+    shares: Sequence[float] = (0.1, 0.3, 1.0)  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.shares or any(not s > 0 for s in self.shares):
+            raise ValueError(f"decoder.shares={list(self.shares)}: give at least one, all positive")
+
+
+@dataclass
+class Correction:
+    """x ↦ x W + b, what it says of each sample when fitted on all others, and the mean squared error of that."""
+
+    weight: Tensor
+    bias: Tensor
+    held_out: Tensor
+    error: float
+
+
+class FittedRidge(Fitted):
+    def __init__(self, answers: Answers, corrections: Sequence[Correction]):
+        self.answers, self.corrections = answers, corrections
+
+    def decode(self, coded: Tensor, others: Mapping[int, Tensor], missing: int) -> Tensor:
+        found = self.corrections[missing]
+        plain = decode(coded[:, : self.answers.classes], others, self.answers.beta, missing)
+        x = regressors(coded[:, : self.answers.coded.shape[1]], others)
+        return plain + x @ found.weight.to(x) + found.bias.to(x)
+
+    def held_out(self, missing: int) -> Tensor:
+        plain = decode(outputs_of(self.answers), self.answers.others(missing), self.answers.beta, missing)
+        return plain + self.corrections[missing].held_out.to(plain)
+
+    def tensors(self) -> Parameters:
+        found = {}
+        for i, correction in enumerate(self.corrections):
+            found[f"{i}.weight"] = correction.weight.T.float().contiguous()
+            found[f"{i}.bias"] = correction.bias.float()
+        return found
+
+
+def outputs_of(answers: Answers) -> Tensor:
+    return answers.coded[:, : answers.classes]
+
+
+def regressors(coded: Tensor, others: Mapping[int, Tensor]) -> Tensor:
+    """Outputs of the others and of the coded network, then its features."""
+    return torch.cat([*(others[j].to(coded) for j in sorted(others)), coded], 1)
+
+
+def block_scales(x: Tensor, outputs: int, share: float) -> Tensor:
+    """One factor a column: the outputs' block and the features' block get unit mean square, times `share`."""
+    scale = torch.ones(x.shape[1], dtype=x.dtype)
+    for block, factor in ((slice(0, outputs), 1.0), (slice(outputs, None), share)):
+        columns = x[:, block]
+        size = (columns - columns.mean(0)).square().sum(1).mean().sqrt()
+        scale[block] = factor / size.clamp_min(1e-12)
+    return scale
+
+
+class Regression:
+    """Ridge regression with a free intercept, weighted by sample, for any strength.
+
+    The leave-one-out residual of a penalised least-squares fit is r / (1 − h), h its leverage. The eigenvectors of
+    the smaller of the two Gram matrices serve all strengths.
+    """
+
+    def __init__(self, x: Tensor, wanted: Tensor, weights: Tensor):
+        self.x, self.wanted, self.kept = x, wanted, weights > 0
+        w = weights[self.kept]
+        self.root, self.share = w.sqrt()[:, None], w / w.sum()
+        x, y = x[self.kept], wanted[self.kept]
+        self.x_mean, self.y_mean = self.share @ x, self.share @ y
+        self.xs, self.ys = (x - self.x_mean) * self.root, (y - self.y_mean) * self.root
+        if len(x) <= x.shape[1]:
+            values, left = torch.linalg.eigh(self.xs @ self.xs.T)
+        else:
+            values, right = torch.linalg.eigh(self.xs.T @ self.xs)
+            left = self.xs @ right / values.clamp_min(1e-300).sqrt()
+        keep = values > 1e-12 * values.max().clamp_min(1e-300)
+        self.values, self.left = values[keep], left[:, keep]
+        self.projected = self.left.T @ self.ys
+
+    def ridge(self, strength: float) -> Tensor:
+        return strength * self.values.sum() / len(self.xs) if len(self.values) else torch.ones(())
+
+    def residuals(self, strength: float) -> Tensor:
+        """Of each sample of positive weight, when fitted on all others."""
+        shrunk = self.values / (self.values + self.ridge(strength))
+        leverage = self.left.square() @ shrunk + self.share
+        fitted = self.left @ (shrunk[:, None] * self.projected)
+        return (self.ys - fitted) / (1 - leverage)[:, None].clamp_min(1e-9) / self.root
+
+    def error(self, strength: float, own: Tensor) -> float:
+        return squared(self.residuals(strength)[own[self.kept]])
+
+    def correction(self, strength: float, own: Tensor) -> Correction:
+        weight = self.xs.T @ (self.left @ (self.projected / (self.values + self.ridge(strength))[:, None]))
+        bias = self.y_mean - self.x_mean @ weight
+        held_out = self.x @ weight + bias  # right for samples of weight zero, which the fit did not see
+        held_out[self.kept] = self.wanted[self.kept] - self.residuals(strength)
+        return Correction(weight, bias, held_out, self.error(strength, own))
+
+
+def squared(residuals: Tensor) -> float:
+    return float(residuals.square().sum(1).mean())

@@ -1,0 +1,37 @@
+"""Penultimate features: what a network's last Linear layer reads."""
+
+import torch
+from torch import Tensor, nn
+
+
+class WithFeatures(nn.Module):
+    """Answers with a network's outputs and, in further columns, the features its last Linear layer made them from.
+
+    A network that does not end in a Linear layer has none; unless they are `required`, it answers with its outputs.
+    """
+
+    def __init__(self, network: nn.Module, required: bool = True):
+        super().__init__()
+        self.network, self.required = network, required
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen: list[tuple[Tensor, Tensor]] = []
+
+        def keep(module: nn.Module, inputs: tuple, output: Tensor) -> None:
+            seen[:] = [(inputs[0], output)]
+
+        linears = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
+        handles = [module.register_forward_hook(keep) for module in linears]
+        try:
+            outputs = self.network(x)
+        finally:
+            for handle in handles:
+                handle.remove()
+        if not seen or seen[0][1] is not outputs or seen[0][0].ndim != 2:
+            if not self.required:
+                return outputs
+            raise ValueError(
+                f"{type(self.network).__name__} does not end in a Linear layer, so it has no penultimate features to "
+                "send; use decoder=ridge"
+            )
+        return torch.cat([outputs, seen[0][0].to(outputs.dtype)], 1)

@@ -1,0 +1,66 @@
+"""Kronecker factors of the Fisher of the outputs: for a layer's weight, F ≈ A ⊗ G.
+
+A is the second moment of what the weight multiplies, summed over positions, and G that of the gradients of each of the
+K outputs by what it makes, averaged over positions: K-FAC's `expand`, exact over the outputs.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from coin.grams import columns, gram_layers
+from coin.parameters import Parameters
+
+
+def kronecker_factors(network: nn.Module, batches: Iterable[Tensor]) -> Parameters:
+    """{weight name/A: (columns, columns), weight name/G: (outputs, outputs)} of every Linear and ungrouped Conv2d."""
+    layers = gram_layers(network, convolutions=True)
+    sums: Parameters = {}
+    seen: list[tuple[str, Tensor]] = []  # layer outputs of one batch, for the gradients
+    positions: dict[str, int] = {}
+    samples = 0
+
+    def add(key: str, value: Tensor) -> None:
+        sums[key] = sums[key].add_(value) if key in sums else value
+
+    def hook(name: str) -> Callable:
+        def keep(module: nn.Module, inputs: tuple, output: Tensor) -> None:
+            x = columns(module, inputs[0].detach().to(torch.promote_types(inputs[0].dtype, torch.float32)))
+            add(f"{name}/A", x.T @ x)
+            positions[name] = positions.get(name, 0) + len(x)
+            seen.append((name, output))
+
+        return keep
+
+    handles = [
+        module.register_forward_hook(hook(f"{name}.weight" if name else "weight")) for name, module in layers.items()
+    ]
+    try:
+        with torch.enable_grad():
+            for batch in batches:
+                seen.clear()
+                outputs = network(batch)
+                samples += len(batch)
+                made = [output for _, output in seen]
+                for k in range(outputs.shape[1]):
+                    grads = torch.autograd.grad(outputs[:, k].sum(), made, retain_graph=True, allow_unused=True)
+                    for (name, _), grad in zip(seen, grads, strict=True):
+                        if grad is not None:
+                            rows = rows_of(grad)
+                            add(f"{name}/G", rows.T @ rows)
+    finally:
+        seen.clear()
+        for handle in handles:
+            handle.remove()
+    return {
+        key: total / (samples if key.endswith("/A") else positions[key.removesuffix("/G")])
+        for key, total in sums.items()
+        if f"{key[:-2]}/G" in sums
+    }
+
+
+def rows_of(grad: Tensor) -> Tensor:
+    """(positions, channels) of a gradient by a layer's output: channels second of images, last of all else."""
+    grad = grad.detach().to(torch.promote_types(grad.dtype, torch.float32))
+    return grad.movedim(1, -1).reshape(-1, grad.shape[1]) if grad.ndim == 4 else grad.reshape(-1, grad.shape[-1])
