@@ -14,12 +14,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from coin import loggers, report
 from coin.artifacts import load_expert, obtain_base, obtain_expert, trainer_recipe
+from coin.checkpoints import check_minutes
 from coin.coding import check_beta
-from coin.console import Problems, console, one_line_errors, quiet
+from coin.console import Problems, one_line_errors, quiet, say
 from coin.experiment import Experiment
+from coin.expert import check_trainer
 from coin.memory import Memory
 from coin.models import network_of
-from coin.ranks import is_first
+from coin.ranks import device_of_job, is_first
 from coin.samples import draw
 from coin.store import Store, save_tensors
 
@@ -38,14 +40,16 @@ def main(config: DictConfig) -> None:
         if config.trainer.get("strategy"):
             raise ValueError("a sweep runs its jobs on one device each: use trainer=cpu or trainer=gpu, or train first")
         with report.job_of_sweep(run_dir, OmegaConf.to_container(config, resolve=True)) as job:
+            if "joblib" in settings.launcher._target_:
+                config.trainer.devices = device_of_job(config.trainer, settings.job.num)
             if not job.done:
                 job.finish({**encode(config, names, run_dir, group=settings.sweep.dir), "overrides": overrides})
         return
     with one_line_errors():
         results = {**encode(config, names, run_dir), "overrides": overrides}
         report.write_results(run_dir, results)
-        console.print(report.run_table(results))
-        console.print(f"results: {run_dir}")
+        say(report.run_table(results))
+        say(f"results: {run_dir}")
 
 
 def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str | None = None) -> dict:
@@ -56,7 +60,9 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     tuner = problems.attempt(instantiate, config.tuning)
     model = problems.attempt(instantiate, config.model)
     pretraining = problems.attempt(instantiate, config.pretraining)
-    make_trainer = problems.attempt(instantiate, config.trainer)
+    make_trainer = problems.attempt(lambda: check_trainer(instantiate(config.trainer)))
+    minutes = problems.attempt(check_minutes, config.checkpoint_minutes)
+    store = problems.attempt(Store, config.store)
     specs = problems.attempt(instantiate, config.experts, _convert_="all") or {}
     beta = problems.attempt(check_beta, config.beta, len(config.experts))
     data = [spec["data"] for spec in specs.values()]
@@ -68,7 +74,6 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
             problems.add(f"experts.{name}.path={spec['path']}: no such file or folder; give an expert's or null")
     problems.check()
 
-    store = Store(config.store)
     make_logger = instantiate(config.logger, save_dir=str(run_dir), group=group)
     settings = OmegaConf.to_container(config, resolve=True)
     recipe = trainer_recipe(settings["trainer"])
@@ -80,9 +85,19 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
         if path is None:
             finetune = spec["finetune"]
             path = obtain_expert(
-                store, model, base, spec["data"], finetune, make_trainer, recipe, make_logger, train
+                store,
+                model,
+                base,
+                spec["data"],
+                finetune,
+                make_trainer,
+                recipe,
+                make_logger,
+                train,
+                minutes,
+                config.compile,
             ).path
-        console.print(f"expert {name}: {path}")
+        say(f"expert {name}: {path}")
         experts.append(load_expert(name, path, model, base, spec["data"]))
     base_network = network_of(model, base.tensors(), data[0].num_classes)
     setting = {"architecture": model.shape(), "trainer": recipe}

@@ -11,7 +11,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from coin.artifacts import obtain_base, obtain_expert, trainer_recipe
-from coin.console import console, one_line_errors, quiet
+from coin.checkpoints import check_minutes
+from coin.console import one_line_errors, quiet, say
+from coin.expert import check_trainer
 from coin.store import Store
 
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
@@ -27,7 +29,7 @@ def main(config: DictConfig) -> None:
 def train(config: DictConfig) -> None:
     run_dir = HydraConfig.get().runtime.output_dir
     store = Store(config.store)
-    make_trainer = instantiate(config.trainer)
+    make_trainer = check_trainer(instantiate(config.trainer))
     model, data = instantiate(config.model), instantiate(config.data)
     data.setup()
     recipe = trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
@@ -41,8 +43,10 @@ def train(config: DictConfig) -> None:
         make_trainer,
         recipe,
         instantiate(config.logger, save_dir=run_dir),
+        checkpoint_minutes=check_minutes(config.checkpoint_minutes),
+        compiled=config.compile,
     )
-    console.print(f"expert: {expert.path}  (test accuracy {expert.facts['accuracy']:.2f} %)")
+    say(f"expert: {expert.path}  (test accuracy {expert.facts['accuracy']:.2f} %)")
 
 
 if __name__ == "__main__":

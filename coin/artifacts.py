@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lightning as L
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 
 from coin import parameters
 from coin.batch_norm import freeze_batch_norm
+from coin.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
 from coin.data.images import ImageData
 from coin.expert import ExpertModule, FineTuning, MakeTrainer
 from coin.models import Model, network_of, read_state_dict
@@ -90,6 +90,8 @@ def obtain_expert(
     trainer_recipe: dict,
     logger: Callable[..., object] | None = None,
     train_missing: bool = True,
+    checkpoint_minutes: float = 5,
+    compiled: bool = False,
 ) -> Artifact:
     """The expert this recipe makes, from the store or by fine-tuning it now, continuing where a kill stopped it."""
     name = f"{data.name}-{data.split}-{model.name}"
@@ -113,15 +115,19 @@ def obtain_expert(
             finetune.learning_rate,
             finetune.weight_decay,
         )
-        checkpoint = ModelCheckpoint(scratch, filename="last", save_top_k=1, monitor=None, enable_version_counter=False)
+        if compiled:
+            module.network.compile()
+        last = scratch / "last.ckpt"
+        if last.is_file():
+            check_readable(last)
         trainer = make_trainer(
             max_epochs=finetune.epochs,
-            callbacks=[checkpoint],
+            callbacks=checkpoints(scratch, checkpoint_minutes),
+            plugins=[AtomicCheckpointIO()],
             logger=logger(name=f"train-{name}", job_type="train", config=recipe) if logger else False,
             default_root_dir=scratch,
         )
         module.train()  # Lightning keeps the mode it finds
-        last = scratch / "last.ckpt"
         trainer.fit(module, datamodule=data, ckpt_path=last if last.is_file() else None, weights_only=True)
         if trainer.interrupted:
             raise KeyboardInterrupt
@@ -174,9 +180,13 @@ PLACES = {
 }  # fmt: skip
 
 
+DEFAULTS = {"accumulate_grad_batches": 1}  # as good as not said
+
+
 def trainer_recipe(settings: dict) -> dict:
     """The Trainer's arguments that change the weights, such as the precision: part of an expert's recipe."""
-    return {key: value for key, value in settings.items() if key not in PLACES and not key.startswith("_")}
+    said = {key: value for key, value in settings.items() if key not in PLACES and not key.startswith("_")}
+    return {key: value for key, value in said.items() if DEFAULTS.get(key) != value}
 
 
 def check_there(store: Store, kind: str, name: str, recipe: dict) -> None:

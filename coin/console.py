@@ -12,7 +12,12 @@ from rich.console import Console
 from coin.ranks import is_first
 
 console = Console(highlight=False, soft_wrap=True, quiet=not is_first())
-USER_ERROR = 2
+USER_ERROR, SHORTAGE = 2, 1  # exit codes: the input is bad; the machine ran out of something
+
+
+def say(*what: object) -> None:
+    """Prints, on the first rank. (A function, since launchers pickle the scripts with all they refer to.)"""
+    console.print(*what)
 
 
 def quiet() -> None:
@@ -40,11 +45,27 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if os.environ.get("COIN_DEBUG") or not is_user_error(error):
+        if os.environ.get("COIN_DEBUG"):
+            raise
+        shortage = short_of(error)
+        if not shortage and not is_user_error(error):
             raise
         sys.stdout.flush()
-        print(f"error: {message(error)}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+        print(f"error: {shortage or message(error)}", file=sys.stderr)
+        sys.exit(SHORTAGE if shortage else USER_ERROR)
+
+
+def short_of(error: BaseException | None) -> str | None:
+    """What to say where the machine ran out of something, in any library's words: nothing is lost by that."""
+    while error is not None:
+        text = str(error)
+        goes_on = "run the same command again, it goes on where it stopped"
+        if "No space left on device" in text or "Disk quota exceeded" in text or "File too large" in text:
+            return f"the disk is full ({text}); make room and {goes_on}"
+        if isinstance(error, MemoryError) or "can't allocate memory" in text or "out of memory" in text:
+            return f"there is not enough memory ({' '.join(text.split())[:200]}); free some and {goes_on}"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def is_user_error(error: BaseException) -> bool:

@@ -120,7 +120,7 @@ class Experiment:
             if kind not in KEPT:
                 return timed()
             name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
-            found = self.store.obtain(kind, name, recipe, make)
+            found = self.store.obtain(kind, name, recipe, make, derived=True)
             return found.tensors(), found.facts["seconds"]
 
         tensors, took = self.memory.recall(key, find)

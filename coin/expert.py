@@ -1,7 +1,9 @@
 """Experts: a foundation model fine-tuned on one data set with BatchNorm frozen."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import lightning as L
 import torch
@@ -13,6 +15,15 @@ from coin.batch_norm import batch_norms, freeze_batch_norm
 from coin.data.images import Batch
 
 MakeTrainer = Callable[..., L.Trainer]
+
+
+def check_trainer(make_trainer: partial) -> MakeTrainer:
+    """Refuses arguments that the Trainer does not know, before anything is begun."""
+    known = inspect.signature(L.Trainer).parameters
+    unknown = [name for name in make_trainer.keywords if name not in known]
+    if unknown:
+        raise ValueError(f"trainer.{unknown[0]}: Lightning's Trainer has no such argument; see its documentation")
+    return make_trainer
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Loggers: W&B by default, offline unless WANDB_MODE says otherwise, so that nobody needs an account to start."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
@@ -13,11 +14,31 @@ from coin.ranks import is_first
 
 
 class WandbRun(WandbLogger):
-    """A WandbLogger whose run ends with `finalize`, so that one process can log several runs one after the other."""
+    """A WandbLogger whose run ends with `finalize`, so that one process can log several runs one after the other.
+
+    Where W&B fails on the way (its disk is full, its service died) there is one warning, and nothing more is logged.
+    """
+
+    failed = False
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        self.attempt(super().log_metrics, metrics, step)
+
+    def log_hyperparams(self, params: Any) -> None:  # type: ignore[override]
+        self.attempt(super().log_hyperparams, params)
 
     def finalize(self, status: str) -> None:
-        super().finalize(status)
-        self.experiment.finish()
+        self.attempt(super().finalize, status)
+        self.attempt(lambda: self.experiment.finish())
+
+    def attempt(self, log: Callable, *args: Any) -> None:
+        if self.failed:
+            return
+        try:
+            log(*args)
+        except Exception as error:  # whatever it is, a log is not worth a run
+            self.failed = True
+            console.print(f"warning: W&B stopped logging ({' '.join(str(error).split())}); the run goes on without it")
 
 
 def wandb_logger(
@@ -46,7 +67,7 @@ def wandb_logger(
             settings=wandb.Settings(silent=True, console="off"),
             **settings,
         )
-    except (wandb.errors.Error, OSError) as error:
+    except Exception as error:  # whatever it is, a log is not worth a run
         console.print(f"warning: W&B cannot log ({' '.join(str(error).split())}); this run is logged to CSV instead")
         return csv_logger(save_dir, name, job_type, config, group)
     folder = Path(run.dir).parent

@@ -22,6 +22,10 @@ class Samples:
 
 def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
     """The draw depends on the seed and the data set, not on the order of the experts."""
+    if not isinstance(samples, int) or isinstance(samples, bool):
+        raise ValueError(f"samples={samples}: must be a whole number, the P samples of all experts together")
+    if not isinstance(seed, int):
+        raise ValueError(f"seed={seed}: must be a whole number")
     if samples < len(data):
         raise ValueError(f"samples={samples}: {len(data)} experts need at least one sample each")
     sizes = {d.image_size for d in data}

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -57,11 +58,20 @@ class Artifact:
         return (self.path / "tensors.safetensors").stat().st_size
 
 
+class Damaged(ValueError):
+    """An artifact that is not what was written."""
+
+
 class Store:
     def __init__(self, root: str | Path):
         self.root = Path(root)
+        if self.root.exists() and not self.root.is_dir():
+            raise ValueError(f"store={root}: is a file; give a folder")
 
     def locate(self, kind: str, name: str, recipe: dict) -> Path:
+        for part in (kind, name):
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", part) or ".." in part:
+                raise ValueError(f"{part!r} cannot name an artifact; allowed are letters, digits and _ . -")
         canonical = json.dumps({"kind": kind, **recipe}, sort_keys=True)
         return self.root / kind / f"{name}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
 
@@ -69,14 +79,18 @@ class Store:
         path = self.locate(kind, name, recipe)
         return self.read(path) if path.is_dir() else None
 
-    def obtain(self, kind: str, name: str, recipe: dict, make: Callable[[Path], Made]) -> Artifact:
+    def obtain(
+        self, kind: str, name: str, recipe: dict, make: Callable[[Path], Made], derived: bool = False
+    ) -> Artifact:
         """The artifact of this recipe: read if it is there, made (once, whoever asks) if it is not.
 
-        `make` gets a scratch folder that survives a crash, for checkpoints, and returns tensors and facts.
+        `make` gets a scratch folder that survives a crash, for checkpoints, and returns tensors and facts. A damaged
+        artifact is refused, since making an expert again is the user's to decide, but made again where it is `derived`.
         """
         path = self.locate(kind, name, recipe)
-        if path.is_dir():
-            return self.read(path)
+        found = self.sound(path, derived)
+        if found:
+            return found
         path.parent.mkdir(parents=True, exist_ok=True)
         if not is_first():
             return self.take_part(path, make)
@@ -87,14 +101,29 @@ class Store:
             print(f"waiting: another process is making {path}", flush=True)
             lock.acquire()
         with lock:
-            if path.is_dir():  # made while we waited
-                return self.read(path)
+            found = self.sound(path, derived)
+            if found:  # made while we waited
+                return found
+            if path.is_dir():
+                print(f"warning: {path} is damaged; it is computed again", flush=True)
+                shutil.rmtree(path)
             scratch = path.parent / f".{path.name}.unfinished"
             scratch.mkdir(exist_ok=True)
             tensors, facts = make(scratch)
             self.write(path, tensors, {"kind": kind, "name": name, "recipe": recipe, "facts": facts})
             shutil.rmtree(scratch, ignore_errors=True)
         return self.read(path)
+
+    def sound(self, path: Path, derived: bool) -> Artifact | None:
+        """The artifact if it is there; a damaged one that can be derived again counts as not there."""
+        if not path.is_dir():
+            return None
+        try:
+            return self.read(path)
+        except Damaged:
+            if not derived:
+                raise
+            return None
 
     def take_part(self, path: Path, make: Callable[[Path], Made]) -> Artifact:
         """What the other ranks of a distributed run do: the same work, but rank 0 alone locks and writes."""
@@ -113,18 +142,25 @@ class Store:
         digest = save_tensors(fresh / "tensors.safetensors", tensors)
         record = {**record, "sha256": digest, "versions": versions()}
         (fresh / "record.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
-        os.replace(fresh, path)
+        try:
+            os.replace(fresh, path)
+        except OSError:
+            if not path.is_dir():
+                raise
+            shutil.rmtree(fresh)  # a file system whose locks do not hold: another process was first, and made the same
 
     @staticmethod
     def read(path: Path) -> Artifact:
         try:
             record = json.loads((path / "record.json").read_text())
-            digest = record["sha256"]
+            digest, facts, recipe = record["sha256"], record["facts"], record["recipe"]
+            if not isinstance(facts, dict) or not isinstance(recipe, dict):
+                raise ValueError("record.json does not say facts and recipe")
             actual = hashlib.sha256((path / "tensors.safetensors").read_bytes()).hexdigest()
-        except (OSError, ValueError, KeyError) as error:
-            raise ValueError(f"{path} is damaged ({error}); move it away to have it made again") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Damaged(f"{path} is damaged ({error}); move it away to have it made again") from error
         if digest != actual:
-            raise ValueError(
+            raise Damaged(
                 f"{path}/tensors.safetensors is damaged: its contents do not match record.json's sha256; "
                 f"restore it, or move {path} away to have it made again"
             )

@@ -21,7 +21,7 @@ ROOMS = {
         "tuning",
         "",
     ],
-    3: ["ranks", "data", "models", "expert", "pretraining", "fisher_callback", "prediction", "samples"],
+    3: ["ranks", "checkpoints", "data", "models", "expert", "pretraining", "fisher_callback", "prediction", "samples"],
     4: ["console", "loggers", "memory", "store", "artifacts", "experiment", "report"],
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names}

@@ -40,12 +40,13 @@ class Images(Dataset):
 class Batches(Sampler[list[int]]):
     """Index lists of global batches, of which this rank gets every `ranks`-th sample.
 
-    Shuffled anew each epoch from (seed, epoch), or in order without a seed. Lightning calls `set_epoch`.
+    Shuffled anew each epoch from (seed, epoch), or in order without a seed. Lightning calls `set_epoch`. The next epoch
+    begins with batch `skip`.
     """
 
     def __init__(self, length: int, batch_size: int, seed: int | None = None, rank: int = 0, ranks: int = 1):
         self.length, self.batch_size, self.seed, self.rank, self.ranks = length, batch_size, seed, rank, ranks
-        self.epoch = 0
+        self.epoch = self.skip = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -58,8 +59,33 @@ class Batches(Sampler[list[int]]):
         if self.seed is not None:
             generator = torch.Generator().manual_seed(self.seed * 100_003 + self.epoch)
             order = torch.randperm(self.length, generator=generator)
-        for batch in order.split(self.batch_size):
+        skip, self.skip = self.skip, 0
+        for batch in order.split(self.batch_size)[skip:]:
             yield batch[self.rank :: self.ranks].tolist()
+
+
+class ResumableLoader(DataLoader):
+    """Knows how far it is, so that a training killed within an epoch goes on with the next batch.
+
+    Lightning keeps a loader's state_dict in its checkpoints.
+    """
+
+    done = 0  # batches of this epoch
+
+    def __iter__(self):
+        assert isinstance(self.sampler, Batches)
+        self.done = self.sampler.skip
+        for batch in super().__iter__():
+            self.done += 1
+            yield batch
+        self.done = 0
+
+    def state_dict(self) -> dict:
+        return {"done": self.done % len(self)}
+
+    def load_state_dict(self, state: dict) -> None:
+        assert isinstance(self.sampler, Batches)
+        self.sampler.skip = state["done"]
 
 
 class ImageData(L.LightningDataModule, abc.ABC):
@@ -162,7 +188,8 @@ class ImageData(L.LightningDataModule, abc.ABC):
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         seed = self.seed if shuffle else None
         batches = Batches(len(images), batch_size or self.batch_size, seed, rank, ranks)
-        return DataLoader(images, sampler=batches, batch_size=None)
+        kind = ResumableLoader if shuffle else DataLoader
+        return kind(images, sampler=batches, batch_size=None)
 
     def train_dataloader(self) -> DataLoader:
         assert self.train_set is not None, "setup() comes first"

@@ -149,8 +149,11 @@ def read_state_dict(path: Path, what: str) -> dict[str, Tensor]:
     """A dictionary of named tensors; nothing in the file is ever executed."""
     try:
         state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
-    except Exception as error:
-        raise ValueError(f"{what}: cannot be read as a state dict ({' '.join(str(error).split())[:200]})") from error
+    except Exception as error:  # torch raises all kinds, depending on where the damage is
+        kind = "a .safetensors file" if path.suffix == ".safetensors" else "a .pth file of tensors alone"
+        raise ValueError(
+            f"{what}: cannot be read as a state dict ({type(error).__name__}); it must be {kind}, complete"
+        ) from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{what}: holds no state dict (a dictionary of named tensors)")
     return state

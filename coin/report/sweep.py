@@ -83,5 +83,5 @@ def log_report(config: Any, folder: Path, written: list[Path]) -> None:
         header, *rows = list(csv.reader(file))
     logged: dict[str, Any] = {"table": wandb.Table(columns=[*header], data=rows)}
     logged |= {path.stem: wandb.Image(str(path)) for path in written if path.suffix == ".png"}
-    logger.experiment.log(logged)
+    logger.attempt(logger.experiment.log, logged)
     logger.finalize("success")
