@@ -54,7 +54,16 @@ class Place:
         self.folder, self.store = folder, folder / "store"
         folder.mkdir(parents=True, exist_ok=True)
 
-    def start(self, script: str, *args: str, logger: str = "csv", **settings) -> subprocess.Popen:
+    def start(
+        self, script: str, *args: str, logger: str = "csv", limit: tuple[int, int] | None = None, **settings
+    ) -> subprocess.Popen:
+        """Starts a script; `limit` is a resource and how much of it there is."""
+
+        def prepare() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background shell would have it ignored
+            if limit:
+                resource.setrlimit(limit[0], (limit[1], limit[1]))
+
         command = [sys.executable, str(ROOT / script), *args, f"store={self.store}", f"logger={logger}"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "WANDB_SILENT": "true", **settings.pop("env", {})}
         return subprocess.Popen(
@@ -65,6 +74,7 @@ class Place:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=prepare,
             **settings,
         )
 
@@ -94,10 +104,12 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: 
     return False
 
 
-def stop(process: subprocess.Popen, how: int) -> None:
+def stop(process: subprocess.Popen, how: int) -> bool:
+    """Sends the signal and waits for the end; whether it was the signal that ended it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, how)
     process.communicate()
+    return process.returncode != 0
 
 
 def undisturbed(folder: Path) -> tuple[Place, dict[str, bytes], float]:
@@ -124,14 +136,12 @@ def killed_trainings(folder: Path, count: int, how: int) -> Outcome:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(random.uniform(0, 0.6 * seconds))
         if process.poll() is None:
-            stop(process, how)
-            kills += 1
-            if not place.experts():
-                continue
+            kills += stop(process, how)
         else:
             process.communicate()
-        outcome_of(place, truth, outcome, kills)
-        shutil.rmtree(place.store / "experts")
+        if place.experts():
+            outcome_of(place, truth, outcome, kills)
+            shutil.rmtree(place.store / "experts")
     while not place.experts():
         code, out = place.run("train.py", *TRAIN)
         assert code == 0, out
@@ -161,8 +171,7 @@ def killed_sweeps(folder: Path, count: int) -> Outcome:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(random.uniform(0.3, 0.8) * seconds)
             if kills < count and process.poll() is None:
-                stop(process, signal.SIGKILL)
-                kills += 1
+                kills += stop(process, signal.SIGKILL)
                 continue
             out, _ = process.communicate()
             break
@@ -197,8 +206,8 @@ def full_disks(folder: Path, count: int) -> Outcome:
         room = whole * random.uniform(1.1, 4)
         with small_disk(place.store, room) as mounted:
             shutil.copytree(reference.store / "bases", place.store / "bases")
-            limit = None if mounted else (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
-            code, out = place.run("train.py", *TRAIN, preexec_fn=limit)
+            limit = None if mounted else (resource.RLIMIT_FSIZE, 100_000)
+            code, out = place.run("train.py", *TRAIN, limit=limit)
             half_written = bool(place.experts()) and place.experts() != truth
             if mounted:
                 subprocess.run(["mount", "-o", "remount,size=200m", str(place.store)], check=True)
@@ -218,9 +227,7 @@ def too_little_memory(folder: Path, count: int) -> Outcome:
         place = Place(folder / f"memory{i}")
         shutil.copytree(reference.store / "bases", place.store / "bases")
         limit = int((2.2 + 0.4 * i) * 2**30)
-        code, _ = place.run(
-            "train.py", *TRAIN, preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        )
+        code, _ = place.run("train.py", *TRAIN, limit=(resource.RLIMIT_AS, limit))
         half_written = bool(place.experts()) and place.experts() != truth
         again, text = place.run("train.py", *TRAIN)
         good = not half_written and again == 0 and place.experts() == truth

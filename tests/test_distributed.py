@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -30,14 +31,15 @@ def run(folder, *overrides):
     return json.loads((folder / "run" / "results.json").read_text()), done.stdout
 
 
+FEW = ["experts.split1.finetune.epochs=2", "experts.split2.finetune.epochs=2", "samples=51"]
+FEW += ["model.weights=none"]  # rotations would normalise over each rank's share of the batch: another network
+
+
 @pytest.fixture(scope="module")
 def one_and_two(tmp_path_factory):
-    few = ["experts.split1.finetune.epochs=2", "experts.split2.finetune.epochs=2", "pretraining.epochs=1"]
-    # random θ_0: rotations would normalise over each rank's share of the batch, which is another network
-    few += ["model.weights=none", "samples=51", "code.damping=0.01"]
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
-    one = run(folders[0], *few, "trainer=cpu")
-    two = run(folders[1], *few, "trainer=ddp_cpu")
+    one = run(folders[0], *FEW, "code.damping=0.01", "trainer=cpu")
+    two = run(folders[1], *FEW, "code.damping=0.01", "trainer=ddp_cpu")
     return folders, one, two
 
 
@@ -61,3 +63,27 @@ def test_the_fisher_and_the_nda_of_two_ranks_are_those_of_one(one_and_two):
         assert float((b[key] - value).norm() / value.norm()) < 1e-2  # of experts that differ by rounding
     assert two["nda"] == pytest.approx(one["nda"], abs=1.5)
     assert out.count("results: ") == 1  # rank 0 alone speaks
+
+
+CODES = [["code=coin_balanced", "decoder=features"], ["code=distillation", "code.epochs=3"]]
+
+
+@pytest.mark.parametrize("code", CODES, ids=str)
+def test_the_same_experts_are_coded_and_decoded_alike_by_one_rank_and_two(code, one_and_two, tmp_path):
+    found = []
+    for trainer in ("cpu", "ddp_cpu"):
+        folder = tmp_path / trainer
+        for kind in ("bases", "experts"):
+            shutil.copytree(one_and_two[0][0] / "store" / kind, folder / "store" / kind)
+        found.append((folder, run(folder, *FEW, *code, f"trainer={trainer}")[0]))
+    (first, one), (second, two) = found
+    assert two["hyperparameters"] == one["hyperparameters"]
+    assert [e["nda"] for e in two["experts"]] == pytest.approx([e["nda"] for e in one["experts"]], abs=1e-6)
+    assert two["coding_loss"] == pytest.approx(one["coding_loss"], rel=1e-3)
+    coded = [load_file(folder / "run" / "coded.safetensors") for folder in (first, second)]
+    for key, value in coded[0].items():
+        torch.testing.assert_close(coded[1][key], value, rtol=1e-3, atol=1e-5)
+    if "distil" not in code[0]:
+        a, b = tensors(first, "fishers", "digits-0-4"), tensors(second, "fishers", "digits-0-4")
+        for key, value in a.items():
+            assert float((b[key] - value).norm() / value.norm()) < 1e-5

@@ -107,3 +107,29 @@ def test_a_killed_owner_does_not_block_the_next(tmp_path):
     os.kill(process.pid, 9)
     process.join()
     assert Store(tmp_path).obtain("experts", "a", {}, made()).path.is_dir()
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/b", "..", ".hidden", "", "a\\b", "/etc/passwd", "a..b"])
+def test_names_cannot_leave_the_store(tmp_path, name):
+    with pytest.raises(ValueError, match="cannot name an artifact"):
+        Store(tmp_path).obtain("experts", name, {}, made())
+    with pytest.raises(ValueError, match="cannot name an artifact"):
+        Store(tmp_path).obtain(name, "a", {}, made())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_artifact_that_is_derived_is_made_again(tmp_path, capsys):
+    store = Store(tmp_path)
+    path = store.obtain("fishers", "a", {}, made()).path
+    (path / "tensors.safetensors").write_bytes(b"nonsense")
+    again = store.obtain("fishers", "a", {}, made(), derived=True)
+    assert torch.equal(again.tensors()["x"], torch.ones(3))
+    assert "damaged; it is computed again" in capsys.readouterr().out
+
+
+def test_the_second_of_two_writers_without_locks_takes_what_the_first_made(tmp_path):
+    store = Store(tmp_path)
+    first = store.obtain("fishers", "a", {}, made())
+    store.write(first.path, {"x": torch.ones(3)}, {"kind": "fishers", "name": "a", "recipe": {}, "facts": {}})
+    assert store.find("fishers", "a", {}).facts == {"accuracy": 1.0}
+    assert not [p for p in (tmp_path / "fishers").iterdir() if p.name.endswith(".new")]
