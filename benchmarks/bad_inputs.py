@@ -30,6 +30,7 @@ NUMBERS = {
     "tuning.folds": ("1", "-2", "1.5", "two", "150"),
     "tuning.criterion": ("luck", "[nda]"),
     "code.balance": ("half", "1"),
+    "trainer.precision": ("64-true", "bf16-true", "7"),
     "checkpoint_minutes": ("0", "-1", "soon"),
 }
 UNKNOWN = ("code", "decoder", "tuning", "model", "experiment", "trainer", "logger", "fisher", "sweeps", "pretraining")

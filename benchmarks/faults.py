@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,25 +112,25 @@ def stop(process: subprocess.Popen, how: int) -> bool:
     return process.returncode != 0
 
 
-def undisturbed(folder: Path) -> tuple[Place, dict[str, bytes], float]:
+def undisturbed(folder: Path, train: Sequence[str] = TRAIN) -> tuple[Place, dict[str, bytes], float]:
     """A place with θ_0 in its store, the expert every disturbed training must end with, and how long one takes."""
     place = Place(folder)
-    code, out = place.run("train.py", *TRAIN)
+    code, out = place.run("train.py", *train)
     assert code == 0, out
     experts = place.experts()
     record = json.loads(next(place.store.glob("experts/[!.]*/record.json")).read_text())
     return place, experts, record["facts"]["seconds"]
 
 
-def killed_trainings(folder: Path, count: int, how: int) -> Outcome:
+def killed_trainings(folder: Path, count: int, how: int, more: Sequence[str] = ()) -> Outcome:
     """Signals at random moments of a training; the same command goes on until it is done, then all begins anew."""
-    outcome = Outcome()
-    reference, truth, seconds = undisturbed(folder / "reference")
+    outcome, train = Outcome(), [*TRAIN, *more]
+    reference, truth, seconds = undisturbed(folder / "reference", train)
     place = Place(folder / "killed")
     shutil.copytree(reference.store / "bases", place.store / "bases")
     kills = 0
     while kills < count:
-        process = place.start("train.py", *TRAIN)
+        process = place.start("train.py", *train)
         begun = wait_for(lambda: any(place.store.glob("experts/.*.unfinished")), process)
         if begun:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -143,7 +143,7 @@ def killed_trainings(folder: Path, count: int, how: int) -> Outcome:
             outcome_of(place, truth, outcome, kills)
             shutil.rmtree(place.store / "experts")
     while not place.experts():
-        code, out = place.run("train.py", *TRAIN)
+        code, out = place.run("train.py", *train)
         assert code == 0, out
         outcome_of(place, truth, outcome, kills)
     good = outcome.survived == outcome.tried
@@ -201,7 +201,9 @@ def full_disks(folder: Path, count: int) -> Outcome:
     outcome = Outcome()
     reference, truth, _ = undisturbed(folder / "reference")
     whole = sum(p.stat().st_size for p in (reference.store / "bases").rglob("*") if p.is_file()) / 2**20
-    for i in range(count):
+    i = 0
+    while outcome.tried < count:
+        i += 1
         place = Place(folder / f"full{i}")
         room = whole * random.uniform(1.1, 4)
         with small_disk(place.store, room) as mounted:
@@ -211,9 +213,11 @@ def full_disks(folder: Path, count: int) -> Outcome:
             half_written = bool(place.experts()) and place.experts() != truth
             if mounted:
                 subprocess.run(["mount", "-o", "remount,size=200m", str(place.store)], check=True)
-            failed_clearly = code != 0 and "Traceback" not in out and ("space" in out or "too large" in out)
+            if code == 0:
+                continue  # there was room enough: no fault, no try
+            failed_clearly = code == 1 and "Traceback" not in out and ("space" in out or "too large" in out)
             again, text = place.run("train.py", *TRAIN)
-            good = not half_written and again == 0 and place.experts() == truth and (code == 0 or failed_clearly)
+            good = not half_written and again == 0 and place.experts() == truth and failed_clearly
             how = "a file system that is full" if mounted else "a limit on file sizes (no right to mount)"
             outcome.add(good, how if good else f"exit {code}, then {again}: {out[-300:]} {text[-300:]}")
     return outcome
@@ -230,7 +234,7 @@ def too_little_memory(folder: Path, count: int) -> Outcome:
         code, _ = place.run("train.py", *TRAIN, limit=(resource.RLIMIT_AS, limit))
         half_written = bool(place.experts()) and place.experts() != truth
         again, text = place.run("train.py", *TRAIN)
-        good = not half_written and again == 0 and place.experts() == truth
+        good = code != 0 and not half_written and again == 0 and place.experts() == truth
         outcome.add(good, f"with {limit / 2**30:.1f} GiB it ended with {code}" if good else text[-300:])
     return outcome
 
@@ -392,13 +396,17 @@ def wandb_trouble(folder: Path, count: int) -> Outcome:
                 code, out = place.run("encode.py", *ENCODE, "hydra.run.dir=outputs/run", logger="wandb")
         else:
             code, out = place.run("encode.py", *ENCODE, "hydra.run.dir=outputs/run", logger="wandb", env=unreachable)
-        good = code == 0 and place.results() == plain.results()
+        good = code == 0 and place.results() == plain.results() and "warning: W&B" in out
         outcome.add(good, "a warning, the same NDA" if good else f"exit {code}: {out[-400:]}")
     return outcome
 
 
 FAULTS: dict[str, tuple[Callable[..., Outcome], int]] = {
     "SIGKILL at a random moment of a training": (lambda f, n: killed_trainings(f, n, signal.SIGKILL), 20),
+    "SIGKILL while gradients are accumulated": (
+        lambda f, n: killed_trainings(f, n, signal.SIGKILL, ["trainer.accumulate_grad_batches=3"]),
+        5,
+    ),
     "Ctrl-C at a random moment of a training": (lambda f, n: killed_trainings(f, n, signal.SIGINT), 5),
     "SIGTERM at a random moment of a training": (lambda f, n: killed_trainings(f, n, signal.SIGTERM), 5),
     "SIGKILL at a random moment of a sweep": (killed_sweeps, 8),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from coin import parameters
 from coin.codes import Code, Coin
 from coin.coding import Coding, as_batches
-from coin.decoders import Analytic, Decoder, Fitted
+from coin.decoders import Analytic, Answers, Decoder, Fitted
 from coin.decoding import decode
 from coin.features import WithFeatures
 from coin.tuning import Tuner
@@ -65,4 +65,5 @@ def fit_decoder(
     """
     experts = [copy.deepcopy(expert).eval() for expert in experts]
     coding = Coding(experts, beta, as_batches(batches), decoder=decoder)  # type: ignore[arg-type]
-    return decoder.fit(coding.answers(parameters.trainable(coded)))
+    answers = coding.run(WithFeatures(copy.deepcopy(coded).eval(), required=decoder.features))
+    return decoder.fit(Answers(answers, coding.outputs(), coding.beta))

@@ -6,16 +6,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lightning as L
+from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import nn
 
 from coin import parameters
 from coin.batch_norm import freeze_batch_norm
 from coin.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
 from coin.data.images import ImageData
+from coin.digests import digest_of
 from coin.expert import ExpertModule, FineTuning, MakeTrainer
 from coin.models import Model, network_of, read_state_dict
 from coin.pretraining import TURNS, RotationModule, Rotations
-from coin.store import Artifact, Made, Store, digest_of
+from coin.store import Artifact, Made, Store
 
 
 @dataclass
@@ -59,7 +61,9 @@ def obtain_base(
             enable_checkpointing=False,
             limit_val_batches=0,
             devices=1,  # BatchNorm's statistics are those of whole batches
+            num_nodes=1,
             strategy="auto",
+            plugins=[LightningEnvironment()],  # one process, also inside a SLURM allocation of many
         )
         trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
         if trainer.interrupted:
@@ -72,7 +76,7 @@ def obtain_base(
         }
         return network.state_dict(), facts
 
-    return store.obtain("bases", name, recipe, make)
+    return store.obtain("bases", name, recipe, make, alone=True)
 
 
 def model_origin(model: Model) -> str:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
@@ -17,14 +18,17 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+        fresh = path.with_name(f".{path.name}.new")
         try:
             with open(fresh, "wb") as file:
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, path)
-        except RuntimeError as error:  # torch's own words for a write that failed
+        except RuntimeError as error:
+            if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
+                raise
+            # torch's own words for a write that failed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         finally:
             fresh.unlink(missing_ok=True)
@@ -41,8 +45,19 @@ def checkpoints(folder: Path, minutes: float) -> list[Callback]:
     same: dict[str, Any] = {"filename": "last", "save_top_k": 1, "monitor": None, "enable_version_counter": False}
     return [
         ModelCheckpoint(folder, every_n_epochs=1, **same),
-        ModelCheckpoint(folder, train_time_interval=timedelta(minutes=minutes), **same),
+        BetweenSteps(folder, train_time_interval=timedelta(minutes=minutes), **same),
     ]
+
+
+class BetweenSteps(ModelCheckpoint):
+    """Never while gradients are accumulated: those are no part of a checkpoint."""
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = batch_idx + 1
+        if step % trainer.accumulate_grad_batches == 0 or step == trainer.num_training_batches:
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
 def check_readable(path: Path) -> None:

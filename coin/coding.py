@@ -5,6 +5,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -55,7 +56,8 @@ class Coding:
     owners: Tensor | None = None
     decoder: Decoder = field(default_factory=Analytic)
     remember: Remember = lambda kind, experts, settings, compute: compute()
-    compute_fisher: Callable[[nn.Module, Directions], Parameters] | None = None
+    compute_fisher: Callable[[nn.Module, Sequence[Tensor], Directions], Parameters] = diagonal_fisher
+    compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     scratch: nn.Module = field(init=False)
 
@@ -83,11 +85,13 @@ class Coding:
     def fishers(self, directions: Directions | None = None) -> list[Parameters]:
         """diag F_1 … diag F_N over all P samples."""
         directions = directions or Exact()
-        compute = self.compute_fisher or (lambda expert, directions: diagonal_fisher(expert, self.batches, directions))
         settings = {"directions": repr(directions)}
+
+        def fisher(expert: nn.Module) -> Parameters:
+            return self.compute_fisher(expert, self.batches, directions)
+
         return [
-            self.remember("fishers", [i], settings, lambda expert=expert: compute(expert, directions))  # type: ignore[misc]
-            for i, expert in enumerate(self.experts)
+            self.remember("fishers", [i], settings, partial(fisher, expert)) for i, expert in enumerate(self.experts)
         ]
 
     def outputs(self) -> list[Tensor]:
@@ -99,6 +103,8 @@ class Coding:
 
     @torch.inference_mode()
     def run(self, network: nn.Module) -> Tensor:
+        if self.compute_outputs:
+            return self.compute_outputs(network, self.batches)
         return torch.cat([network(batch) for batch in self.batches]).clone()
 
     def network(self, params: Parameters) -> nn.Module:
@@ -154,16 +160,12 @@ class Coding:
                 return {"outputs": self.outputs()[experts[0]][rows]}
             return self.remember(kind, experts, {**own, **settings}, compute)
 
-        def compute_fisher(network: nn.Module, directions: Directions) -> Parameters:
-            return diagonal_fisher(network, inputs.split(100), directions)
-
         return replace(
             self,
             batches=inputs.split(100),
             labels=None if self.labels is None else self.labels[rows],
             owners=None if self.owners is None else self.owners[rows],
             remember=remember,
-            compute_fisher=compute_fisher,
         )
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,16 +17,18 @@ from coin.codes.code import Code
 from coin.coding import Coding
 from coin.data.images import ImageData
 from coin.decoders import Decoder, Fitted
+from coin.digests import digest_of
 from coin.expert import MakeTrainer
 from coin.features import WithFeatures
+from coin.fisher import Directions
 from coin.memory import Memory
 from coin.parameters import Parameters, check_alike, size_of, trainable
 from coin.prediction import Inputs
 from coin.samples import Samples
-from coin.store import Made, Store, digest_of
+from coin.store import Made, Store
 from coin.tuning import Tuned, Tuner
 
-KEPT = {"fishers", "outputs", "students"}  # in the store, for other runs: dear to compute and small on disk
+KEPT = {"fishers", "outputs", "students"}  # in the store, for other runs: dearer to compute than to read
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Experiment:
     memory: Memory = field(default_factory=Memory)
     seconds: dict[str, float] = field(default_factory=dict)
     computing: float = 0.0  # seconds spent in this run on what is remembered
+    statistics: int = 0  # bytes of Fishers, Gram matrices and the like
     asked_for: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -67,17 +71,21 @@ class Experiment:
 
     def coding(self) -> Coding:
         drawn = self.samples
-        digest = digest_of(drawn.inputs)
+        digest, base = digest_of(drawn.inputs), digest_of(*self.base.state_dict().values())
 
         def remember(kind: str, which: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
             chosen = [self.experts[i] for i in which]
             own = {"samples": digest, **settings}
             if len(chosen) > 1:
-                own |= {"beta": list(self.beta)}
+                own |= {"beta": list(self.beta), "base": base}
             return self.remember(kind, chosen, own, compute)
 
-        def compute_fisher(network: nn.Module, directions) -> Parameters:
-            return prediction.fisher(self.make_trainer, network, Inputs(drawn.inputs), directions)
+        def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
+            return prediction.fisher(self.make_trainer, network, Inputs(torch.cat(list(batches))), directions)
+
+        def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
+            make_trainer = partial(self.make_trainer, enable_progress_bar=False)
+            return prediction.predict(make_trainer, network, Inputs(torch.cat(list(batches))), len(batches[0]))
 
         networks = [e.network for e in self.experts]
         coding = Coding(
@@ -90,6 +98,7 @@ class Experiment:
             self.decoder,
             remember,
             compute_fisher,
+            compute_outputs,
         )
         coding.test_score = lambda network, count: self.quick_score(network, coding, count)
         return coding
@@ -127,6 +136,7 @@ class Experiment:
         if key not in self.asked_for:
             self.asked_for.add(key)
             phase = {"outputs": "outputs", "answers": "evaluate"}.get(kind, "statistics")
+            self.statistics += size_of(tensors) * (phase == "statistics")
             self.seconds[phase] = round(self.seconds.get(phase, 0.0) + took, 3)
         return tensors
 
@@ -147,13 +157,7 @@ class Experiment:
     def coded_answer(self, coded: nn.Module, tuned: Tuned, data: ImageData) -> Tensor:
         """What the coded network's server says of a test set."""
         asked = WithFeatures(coded, required=self.decoder.features)
-        recipe = {
-            "code": self.code.recipe(),
-            **tuned.hyperparameters,
-            "beta": list(self.beta),
-            "samples": digest_of(self.samples.inputs),
-            "test": data.recipe(),
-        }
+        recipe = {"coded": digest_of(*tuned.params.values()), "test": data.recipe()}
         return self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})["answers"]
 
     def quick_score(self, network: nn.Module, coding: Coding, count: int) -> float:
@@ -203,7 +207,7 @@ class Experiment:
             "seed": self.seed,
             "samples": len(self.samples.labels),
             "beta": list(self.beta),
-            "hyperparameters": tuned.hyperparameters,
+            "hyperparameters": {**tuned.hyperparameters, **self.code.found},
             "nda": sum(score["nda"] for score in scores) / len(scores),
             "experts": scores,
             "coding_loss": tuned.score.coding_loss,
@@ -212,7 +216,11 @@ class Experiment:
             "samples_divergence": tuned.score.divergence,
             "tuning": asdict(self.tuner),
             "candidates": tuned.candidates,
-            "bytes": {"coded": size_of(params), "decoder": size_of(tuned.decoder.tensors())},
+            "bytes": {
+                "coded": size_of(params),
+                "decoder": size_of(tuned.decoder.tensors()),
+                "statistics": self.statistics,
+            },
             "seconds": self.seconds,
         }
         return {**found, "history": self.code.history} if self.code.history else found

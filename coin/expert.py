@@ -15,6 +15,7 @@ from coin.batch_norm import batch_norms, freeze_batch_norm
 from coin.data.images import Batch
 
 MakeTrainer = Callable[..., L.Trainer]
+PRECISIONS = ("32-true", "32", "bf16-mixed", "16-mixed")  # weights stay float32: they are what is coded
 
 
 def check_trainer(make_trainer: partial) -> MakeTrainer:
@@ -23,6 +24,9 @@ def check_trainer(make_trainer: partial) -> MakeTrainer:
     unknown = [name for name in make_trainer.keywords if name not in known]
     if unknown:
         raise ValueError(f"trainer.{unknown[0]}: Lightning's Trainer has no such argument; see its documentation")
+    precision = make_trainer.keywords.get("precision", "32-true")
+    if str(precision) not in PRECISIONS:
+        raise ValueError(f"trainer.precision={precision}: must be one of {', '.join(PRECISIONS)}")
     return make_trainer
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from coin.grams import columns, gram_layers
 from coin.parameters import Parameters
@@ -17,7 +18,7 @@ def kronecker_factors(network: nn.Module, batches: Iterable[Tensor]) -> Paramete
     """{weight name/A: (columns, columns), weight name/G: (outputs, outputs)} of every Linear and ungrouped Conv2d."""
     layers = gram_layers(network, convolutions=True)
     sums: Parameters = {}
-    seen: list[tuple[str, Tensor]] = []  # layer outputs of one batch, for the gradients
+    seen: list[tuple[str, GradientEdge]] = []  # where layer outputs of one batch are in the graph
     positions: dict[str, int] = {}
     samples = 0
 
@@ -29,7 +30,8 @@ def kronecker_factors(network: nn.Module, batches: Iterable[Tensor]) -> Paramete
             x = columns(module, inputs[0].detach().to(torch.promote_types(inputs[0].dtype, torch.float32)))
             add(f"{name}/A", x.T @ x)
             positions[name] = positions.get(name, 0) + len(x)
-            seen.append((name, output))
+            # the edge, not the tensor: an in-place activation would take the tensor's place in the graph
+            seen.append((name, get_gradient_edge(output)))
 
         return keep
 

@@ -1,4 +1,4 @@
-"""Loggers: W&B by default, offline unless WANDB_MODE says otherwise, so that nobody needs an account to start."""
+"""Loggers: W&B by default, offline unless WANDB_MODE or an agent says otherwise: nobody needs an account to start."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -53,6 +53,9 @@ def wandb_logger(
     """A W&B run below save_dir. Where W&B cannot log, a warning and a CSV file: never a lost run."""
     if not is_first():
         return DummyLogger()
+    swept = "WANDB_SWEEP_ID" in os.environ  # started by `wandb agent`, whose one run is the encode run
+    if swept and job_type != "encode":
+        return csv_logger(save_dir, name, job_type, config, group)
     Path(save_dir).mkdir(parents=True, exist_ok=True)
     try:
         run = wandb.init(
@@ -62,7 +65,7 @@ def wandb_logger(
             group=group,
             config=dict(config or {}),
             dir=save_dir,
-            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
+            mode=os.environ.get("WANDB_MODE", "online" if swept else "offline"),  # type: ignore[arg-type]
             reinit="finish_previous",
             settings=wandb.Settings(silent=True, console="off"),
             **settings,

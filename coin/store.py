@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import filelock
 import lightning
@@ -76,24 +77,34 @@ class Store:
         return self.root / kind / f"{name}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
 
     def find(self, kind: str, name: str, recipe: dict) -> Artifact | None:
-        path = self.locate(kind, name, recipe)
-        return self.read(path) if path.is_dir() else None
+        return self.sound(kind, name, recipe)
 
     def obtain(
-        self, kind: str, name: str, recipe: dict, make: Callable[[Path], Made], derived: bool = False
+        self,
+        kind: str,
+        name: str,
+        recipe: dict,
+        make: Callable[[Path], Made],
+        derived: bool = False,
+        alone: bool = False,
     ) -> Artifact:
         """The artifact of this recipe: read if it is there, made (once, whoever asks) if it is not.
 
         `make` gets a scratch folder that survives a crash, for checkpoints, and returns tensors and facts. A damaged
         artifact is refused, since making an expert again is the user's to decide, but made again where it is `derived`.
+        All ranks of a distributed run make it together, unless it is made by the first `alone`.
         """
         path = self.locate(kind, name, recipe)
-        found = self.sound(path, derived)
+        found = self.sound(kind, name, recipe, derived)
         if found:
             return found
         path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.parent / f".{path.name}.unfinished"
+        making = scratch / f"making-{os.environ.get('SLURM_JOB_ID', 'here')}"  # tells the other ranks to take part
         if not is_first():
-            return self.take_part(path, make)
+            if not alone and wait_for(lambda: making.exists() or self.sound(kind, name, recipe, derived)) is True:
+                make(scratch)
+            return wait_for(lambda: self.sound(kind, name, recipe, derived))
         lock = filelock.FileLock(path.parent / f".{path.name}.lock")
         try:
             lock.acquire(blocking=False)
@@ -101,53 +112,47 @@ class Store:
             print(f"waiting: another process is making {path}", flush=True)
             lock.acquire()
         with lock:
-            found = self.sound(path, derived)
+            found = self.sound(kind, name, recipe, derived)
             if found:  # made while we waited
                 return found
             if path.is_dir():
                 print(f"warning: {path} is damaged; it is computed again", flush=True)
                 shutil.rmtree(path)
-            scratch = path.parent / f".{path.name}.unfinished"
             scratch.mkdir(exist_ok=True)
+            making.touch()
             tensors, facts = make(scratch)
             self.write(path, tensors, {"kind": kind, "name": name, "recipe": recipe, "facts": facts})
             shutil.rmtree(scratch, ignore_errors=True)
         return self.read(path)
 
-    def sound(self, path: Path, derived: bool) -> Artifact | None:
+    def sound(self, kind: str, name: str, recipe: dict, derived: bool = False) -> Artifact | None:
         """The artifact if it is there; a damaged one that can be derived again counts as not there."""
+        path = self.locate(kind, name, recipe)
         if not path.is_dir():
             return None
         try:
-            return self.read(path)
+            found = self.read(path)
+            if found.record.get("kind") != kind or found.recipe != json.loads(json.dumps(recipe)):
+                raise Damaged(f"{path}/record.json is that of something else; move {path} away to have it made again")
+            return found
         except Damaged:
             if not derived:
                 raise
             return None
 
-    def take_part(self, path: Path, make: Callable[[Path], Made]) -> Artifact:
-        """What the other ranks of a distributed run do: the same work, but rank 0 alone locks and writes."""
-        make(path.parent / f".{path.name}.unfinished")
-        deadline = time.monotonic() + 600
-        while not path.is_dir():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"rank 0 has not written {path} for ten minutes; did it fail?")
-            time.sleep(0.1)
-        return self.read(path)
-
     def write(self, path: Path, tensors: Mapping[str, Tensor], record: dict) -> None:
-        fresh = path.parent / f".{path.name}.{os.getpid()}.new"
+        fresh = path.parent / f".{path.name}.new"  # what a killed process left there goes first
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
-        digest = save_tensors(fresh / "tensors.safetensors", tensors)
-        record = {**record, "sha256": digest, "versions": versions()}
-        (fresh / "record.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
         try:
+            digest = save_tensors(fresh / "tensors.safetensors", tensors)
+            record = {**record, "sha256": digest, "versions": versions()}
+            (fresh / "record.json").write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
             os.replace(fresh, path)
-        except OSError:
-            if not path.is_dir():
-                raise
-            shutil.rmtree(fresh)  # a file system whose locks do not hold: another process was first, and made the same
+        except Exception as error:
+            shutil.rmtree(fresh, ignore_errors=True)
+            if not (isinstance(error, OSError) and path.is_dir()):
+                raise  # else another process was first, on a file system whose locks do not hold, and made the same
 
     @staticmethod
     def read(path: Path) -> Artifact:
@@ -167,27 +172,25 @@ class Store:
         return Artifact(path, record)
 
 
+def wait_for(found: Callable[[], Any]) -> Any:
+    """What it finds, as soon as there is something. (Where rank 0 dies, its launcher ends the others.)"""
+    while not (result := found()):
+        time.sleep(0.1)
+    return result
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Writes contiguous CPU tensors and returns the file's sha256; the file appears complete or not at all."""
     plain = {
         name: value.detach().to("cpu", memory_format=torch.contiguous_format).contiguous()
         for name, value in tensors.items()
     }
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    fresh = path.with_name(f".{path.name}.new")
     save_file(plain, fresh)
     with open(fresh, "rb") as file:
         os.fsync(file.fileno())
     os.replace(fresh, path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def digest_of(*tensors: Tensor) -> str:
-    """A hash of tensors' contents, for recipes."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy())  # type: ignore[arg-type]
-    return digest.hexdigest()
 
 
 def versions() -> dict[str, str]:

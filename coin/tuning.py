@@ -1,7 +1,7 @@
 """Tuning: one way to choose among a code's candidates, the same for every code.
 
-What is looked at is, on the P samples, the average NDA (the paper's way; ties, common with few samples, go to the
-lowest coding loss), or, with no need of labels, the coding loss or the divergence. A candidate was made from the very
+What is looked at is, on the P samples, the average NDA (the paper's way), or, with no need of labels, the coding loss
+or the divergence; ties, common with few samples, go to the lowest coding loss. A candidate was made from the very
 samples that judge it; with `folds`, it is judged by samples it was not made from, one fold after the other.
 """
 
@@ -77,10 +77,8 @@ class Tuner:
 
     def rank(self, score: Score) -> tuple[float, ...]:
         """Larger is better; an undefined number (a candidate that diverged) is worst."""
-        if self.criterion == "nda":
-            ranked: tuple[float, ...] = (score.nda, -score.coding_loss)
-        else:
-            ranked = (-getattr(score, self.criterion),)
+        first = score.nda if self.criterion == "nda" else -getattr(score, self.criterion)
+        ranked = (first, -score.coding_loss)
         return tuple(-math.inf if math.isnan(value) else value for value in ranked)
 
 
@@ -100,8 +98,3 @@ def cross_validated(code: Code, folds: Sequence[tuple[Coding, Coding]], hyperpar
         decoded = [fitted.decode(answers.coded, answers.others(i), i) for i in range(len(seen.experts))]
         scores.append(unseen.scored(answers, decoded))
     return Score(**{key: sum(getattr(score, key) for score in scores) / len(scores) for key in asdict(scores[0])})
-
-
-def tune(code: Code, coding: Coding) -> Tuned:
-    """The paper's choice."""
-    return Tuner().tune(code, coding)

@@ -13,7 +13,7 @@ from coin.codes.distillation import Distillation
 from coin.coding import Coding
 from coin.decoding import decode
 from coin.kronecker import kronecker_factors
-from coin.tuning import Tuner, tune
+from coin.tuning import Tuner
 
 
 def experts(count=2, seed=0, make=lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))):
@@ -76,7 +76,7 @@ def test_large_damping_makes_coin_the_average():
 @pytest.mark.parametrize("code", [Coin(0.01), Average()])
 def test_one_expert_codes_to_itself(code):
     problem = coding(1, [1.0])
-    for name, value in tune(code, problem).params.items():
+    for name, value in Tuner().tune(code, problem).params.items():
         torch.testing.assert_close(value, problem.params[0][name])
 
 
@@ -94,14 +94,14 @@ def test_permuting_the_experts_with_their_weights_changes_nothing(code):
 @pytest.mark.parametrize("code", [Coin(0.01), Average()])
 def test_a_linear_network_decodes_exactly(code, beta):
     problem = coding(3, beta, make=lambda: nn.Linear(4, 3))
-    tuned = tune(code, problem)
+    tuned = Tuner().tune(code, problem)
     assert tuned.score.nda == 100
     assert tuned.score.coding_loss < 1e-20
 
 
 def test_tuning_picks_the_best_and_breaks_ties_by_the_coding_loss():
     problem = coding(2)
-    tuned = tune(Coin(), problem)
+    tuned = Tuner().tune(Coin(), problem)
     assert len(tuned.candidates) == 6
     assert tuned.score.nda == max(c["nda"] for c in tuned.candidates)
     tied = [c["coding_loss"] for c in tuned.candidates if c["nda"] == tuned.score.nda]
@@ -120,9 +120,9 @@ def test_statistics_are_remembered_and_beta_reuses_them():
 
     problem = coding(2)
     problem.remember = remember
-    tune(Coin(), problem)
+    Tuner().tune(Coin(), problem)
     problem.beta = (0.9, 0.1)
-    tune(Coin(), problem)
+    Tuner().tune(Coin(), problem)
     fishers = [key for key in kept if key[0] in ("fishers", "outputs")]
     assert len(fishers) == 4  # one of each expert
 
@@ -192,7 +192,7 @@ def test_every_code_takes_three_experts_and_unequal_weights(code, beta):
         beta,
         make=lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)),
     )
-    tuned = tune(code, problem)
+    tuned = Tuner().tune(code, problem)
     assert parameters.shapes(tuned.params) == parameters.shapes(problem.params[0])
     assert all(torch.isfinite(p).all() for p in tuned.params.values())
     best = max(c["nda"] for c in tuned.candidates)
@@ -265,11 +265,11 @@ def test_distillation_learns_the_ensemble_and_leaves_a_history():
     problem = coding(2)
     code = Distillation(epochs=30, learning_rate=1e-2)
     before = problem.loss(problem.base_params)
-    tuned = tune(code, problem)
+    tuned = Tuner().tune(code, problem)
     losses = [point["coding_loss"] for point in code.history]
     assert len(losses) == 30 and losses[-1] < losses[0] < before
     assert tuned.score.coding_loss == pytest.approx(losses[-1])
-    again = tune(Distillation(epochs=30, learning_rate=1e-2), problem)
+    again = Tuner().tune(Distillation(epochs=30, learning_rate=1e-2), problem)
     assert all(torch.equal(value, again.params[name]) for name, value in tuned.params.items())
     closer = Distillation(epochs=1, learning_rate=1e-9, start="average")
     average = Average().encode(problem)
@@ -430,3 +430,34 @@ def test_tuning_without_labels(criterion):
     problem.labels = None
     tuned = Tuner(criterion).tune(Coin(), problem)
     assert getattr(tuned.score, criterion) == min(c[criterion] for c in tuned.candidates)
+
+
+def test_a_fold_that_diverges_does_not_choose_the_epochs(monkeypatch):
+    problem = coding(2)
+    code = Distillation(epochs=2, learning_rate=1e-3, start=Coin(0.01), folds=2)
+    monkeypatch.setattr(code, "unseen_losses", lambda coding, start: [[1.0, float("nan"), 2.0], [1.0, 0.1, 2.0]])
+    refined = code.encode(problem)
+    assert code.found == {"damping": 0.01, "epochs": 0}
+    assert all(torch.equal(v, Coin().encode(problem, damping=0.01)[k]) for k, v in refined.items())
+    with pytest.raises(ValueError, match="only 20 samples"):
+        Distillation(start=Coin(0.01), folds=50).encode(problem)
+
+
+def test_kronecker_factors_where_an_activation_works_in_place():
+    def make(inplace):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=inplace), nn.Linear(5, 3)).double()
+
+    x = torch.randn(9, 4, dtype=torch.float64)
+    plain, in_place = (kronecker_factors(make(inplace), [x]) for inplace in (False, True))
+    for key, value in plain.items():
+        torch.testing.assert_close(in_place[key], value)
+
+
+def test_ties_without_labels_go_to_the_lowest_coding_loss():
+    problem = coding(
+        2, make=lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
+    )  # one class: no divergence
+    problem.labels = None
+    tuned = Tuner("divergence").tune(Coin(), problem)
+    assert tuned.score.coding_loss == min(c["coding_loss"] for c in tuned.candidates)

@@ -4,15 +4,16 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import coin
-from coin.decoders import Analytic, Answers, Features, Ridge
+from coin.decoders import Analytic, Answers, Ridge, from_tensors
 from coin.decoders.ridge import Regression, block_scales, regressors
 from coin.decoding import decode
 from coin.metrics import divergence
 
-ALL = [Analytic(), Ridge(), Features()]
+ALL = [Analytic(), Ridge(), Ridge(features=True)]
 
 
 def answers(n=3, samples=40, classes=4, features=0, beta=None, owners=True, noise=0.3):
@@ -53,7 +54,7 @@ def test_samples_of_weight_zero_are_predicted_without_them():
     torch.testing.assert_close(ours.held_out[~own], x[~own] @ ours.weight + ours.bias)
 
 
-@pytest.mark.parametrize("decoder", ALL, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("decoder", ALL, ids=("analytic", "ridge", "features"))
 def test_a_fitted_decoder_never_does_worse_on_held_out_samples_than_the_formula(decoder):
     given = answers(features=5 if decoder.features else 0)
     fitted = decoder.fit(given)
@@ -82,7 +83,7 @@ def test_with_nothing_to_gain_there_is_no_correction():
     given = answers(noise=0)
     given.coded = sum(b * f for b, f in zip(given.beta, given.experts, strict=True))
     fitted = Ridge().fit(given)
-    assert all(float(tensor.abs().max()) < 1e-12 for tensor in fitted.tensors().values())
+    assert all(float(t.abs().max()) < 1e-12 for name, t in fitted.tensors().items() if name[0].isdigit())
 
 
 @pytest.mark.parametrize("owners", [True, False])
@@ -109,7 +110,7 @@ def test_features_are_what_the_last_layer_reads():
         coin.WithFeatures(nn.Sequential(nn.Linear(4, 3), nn.Tanh()))(x.float())
 
 
-@pytest.mark.parametrize("decoder", ALL, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("decoder", ALL, ids=("analytic", "ridge", "features"))
 def test_decoders_for_people_with_their_own_networks(decoder):
     torch.manual_seed(0)
     base = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
@@ -138,9 +139,37 @@ def test_divergence():
         (lambda: Ridge(strengths=[]), "at least one"),
         (lambda: Ridge(strengths=[0.0]), "all positive"),
         (lambda: Ridge(foreign=[2.0]), "from 0 to 1"),
-        (lambda: Features(shares=[-1.0]), "all positive"),
+        (lambda: Ridge(shares=[-1.0]), "all positive"),
     ],
 )
 def test_bad_options_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_a_decoder_comes_back_from_its_tensors(features, tmp_path):
+    given = answers(features=6)
+    fitted = Ridge(features=features).fit(given)
+    save_file(fitted.tensors(), tmp_path / "decoder.safetensors")
+    again = from_tensors(load_file(tmp_path / "decoder.safetensors"))
+    for i in range(3):
+        wanted = fitted.decode(given.coded, given.others(i), i)
+        torch.testing.assert_close(again.decode(given.coded, given.others(i), i), wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="not the tensors of a decoder"):
+        from_tensors({"x": torch.ones(1)})
+
+
+def test_a_single_sample_is_no_evidence_for_a_correction():
+    given = answers(n=2, samples=2)
+    fitted = Ridge(foreign=[0.0]).fit(given)
+    assert all(not t.any() for name, t in fitted.tensors().items() if name[0].isdigit())
+
+
+def test_a_decoder_is_fitted_on_the_network_it_is_given():
+    torch.manual_seed(0)
+    experts = [nn.Linear(4, 3) for _ in range(2)]
+    batches = [torch.randn(30, 4)]
+    coded = nn.Linear(4, 3).requires_grad_(False)
+    fitted = coin.fit_decoder(Analytic(), coded, experts, batches)
+    torch.testing.assert_close(fitted.answers.coded[:, :3], coded(batches[0]))

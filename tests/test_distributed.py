@@ -32,7 +32,7 @@ def run(folder, *overrides):
 
 
 FEW = ["experts.split1.finetune.epochs=2", "experts.split2.finetune.epochs=2", "samples=51"]
-FEW += ["model.weights=none"]  # rotations would normalise over each rank's share of the batch: another network
+FEW += ["model.weights=none"]  # no pre-training: faster
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ ROOMS = {
         "decoding",
         "decoders",
         "features",
+        "digests",
         "metrics",
         "coding",
         "grams",
@@ -39,6 +40,8 @@ def imported(path):
 
 
 def room_of(module: str) -> int:
+    if module == "coin.codes.distillation":
+        return 3  # it trains
     return ROOM[module.split(".")[1] if "." in module else ""]
 
 
@@ -48,6 +51,8 @@ def test_a_file_imports_only_its_own_room_and_lower_ones(path):
     own = ROOM[
         "" if relative.name == "__init__.py" and len(relative.parts) == 1 else relative.parts[0].removesuffix(".py")
     ]
+    if str(relative) == "codes/distillation.py":
+        own = 3  # it trains
     for module in imported(path):
         assert not module.startswith(("hydra", "omegaconf")), module
         if module.startswith("coin.") and module.split(".")[1] in ROOM:

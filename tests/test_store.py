@@ -133,3 +133,23 @@ def test_the_second_of_two_writers_without_locks_takes_what_the_first_made(tmp_p
     store.write(first.path, {"x": torch.ones(3)}, {"kind": "fishers", "name": "a", "recipe": {}, "facts": {}})
     assert store.find("fishers", "a", {}).facts == {"accuracy": 1.0}
     assert not [p for p in (tmp_path / "fishers").iterdir() if p.name.endswith(".new")]
+
+
+@pytest.mark.parametrize("change", [{"recipe": {"seed": 1}}, {"kind": "bases"}])
+def test_a_record_of_something_else_is_refused(tmp_path, change):
+    store = Store(tmp_path)
+    path = store.obtain("experts", "a", {"seed": 0}, made()).path
+    record = json.loads((path / "record.json").read_text())
+    (path / "record.json").write_text(json.dumps({**record, **change}))
+    with pytest.raises(ValueError, match="that of something else"):
+        store.obtain("experts", "a", {"seed": 0}, made())
+
+
+def test_what_a_killed_writer_left_is_cleaned_up(tmp_path):
+    store = Store(tmp_path)
+    path = store.locate("experts", "a", {})
+    left = path.parent / f".{path.name}.new"
+    left.mkdir(parents=True)
+    (left / "tensors.safetensors").write_bytes(b"half")
+    store.obtain("experts", "a", {}, made())
+    assert not left.exists()

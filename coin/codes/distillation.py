@@ -4,7 +4,7 @@
 """
 
 import copy
-import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,12 +12,14 @@ from typing import Literal
 import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 from coin import parameters
 from coin.batch_norm import batch_norms
 from coin.codes.code import Code
 from coin.coding import Coding
+from coin.data.images import Batches
+from coin.digests import digest_of
 from coin.parameters import Parameters, weighted_sum
 from coin.tuning import Tuner
 
@@ -56,7 +58,9 @@ class Distillation(Code):
 
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
         start = self.start_params(coding)
-        settings = {"student": self.settings(), "start": digest_of(start), "track": self.track}
+        # the curves are of what is decoded, on the samples and on test data
+        curves_of = {"decoder": repr(coding.decoder), "track": self.track}
+        settings = {"student": self.settings(), "start": digest_of(*start.values()), **curves_of}
         everyone = range(len(coding.experts))
         found = coding.remember("students", everyone, settings, lambda: self.trained(coding, start))
         curves = {key: found[f"history/{key}"].tolist() for key in HISTORY if f"history/{key}" in found}
@@ -64,6 +68,9 @@ class Distillation(Code):
             dict(zip(curves, point, strict=True)) | {"epoch": epoch}
             for epoch, point in enumerate(zip(*curves.values(), strict=True), 0 if self.folds else 1)
         ]
+        if self.folds:
+            losses = [point["unseen_loss"] for point in self.history]
+            self.found["epochs"] = losses.index(min(losses))
         return {name: value for name, value in found.items() if not name.startswith("history/")}
 
     def settings(self) -> dict:
@@ -77,14 +84,16 @@ class Distillation(Code):
 
     def start_params(self, coding: Coding) -> Parameters:
         if isinstance(self.start, Code):
-            return self.tuner.tune(self.start, coding).params
+            tuned = self.tuner.tune(self.start, coding)
+            self.found = dict(tuned.hyperparameters)
+            return tuned.params
         return coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
 
     def trained(self, coding: Coding, start: Parameters) -> Parameters:
         if not self.folds:
             params, history = self.train(coding, start, self.epochs, self.epoch_scores(coding))
             return params | {f"history/{key}": torch.tensor([p[key] for p in history]) for key in history[0]}
-        curve = torch.tensor(self.unseen_losses(coding, start)).mean(0)
+        curve = torch.tensor(self.unseen_losses(coding, start)).mean(0).nan_to_num(nan=math.inf)
         epochs = int(curve.argmin())
         params = self.train(coding, start, epochs)[0] if epochs else start
         return params | {"history/unseen_loss": curve}
@@ -92,6 +101,8 @@ class Distillation(Code):
     def unseen_losses(self, coding: Coding, start: Parameters) -> list[list[float]]:
         """For every fold, its coding loss at the start and after every epoch of training without it."""
         count = sum(map(len, coding.batches))
+        if self.folds > count:
+            raise ValueError(f"code.folds={self.folds}: there are only {count} samples")
         fold = torch.arange(count) % self.folds
         losses = []
         for k in range(self.folds):
@@ -116,14 +127,11 @@ class Distillation(Code):
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
         module = Student(student, self.learning_rate, self.weight_decay, scores)
-        generator = torch.Generator().manual_seed(self.seed)
-        loader = DataLoader(
-            TensorDataset(torch.cat(list(coding.batches)), target), self.batch_size, shuffle=True, generator=generator
-        )
+        data = StudentData(torch.cat(list(coding.batches)), target, self.batch_size, self.seed)
         make = self.trainer or default_trainer
         trainer = make(max_epochs=epochs, logger=False, enable_checkpointing=False)
         module.train()
-        trainer.fit(module, loader)
+        trainer.fit(module, datamodule=data)
         if trainer.interrupted:
             raise KeyboardInterrupt
         return {name: p.clone() for name, p in parameters.trainable(student.eval()).items()}, module.history
@@ -142,12 +150,31 @@ class Distillation(Code):
 HISTORY = ("train_nda", "coding_loss", "test_nda", "unseen_loss")  # what may be told of an epoch
 
 
-def digest_of(params: Parameters) -> str:
-    digest = hashlib.sha256()
-    for name, value in params.items():
-        digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy())  # type: ignore[arg-type]
-    return digest.hexdigest()
+class StudentData(L.LightningDataModule):
+    """The P samples and what a student shall say of them; each rank gets its slice of every batch."""
+
+    def __init__(self, inputs: Tensor, target: Tensor, batch_size: int, seed: int):
+        super().__init__()
+        self.samples, self.batch_size, self.seed = Samples(inputs, target), batch_size, seed
+
+    def train_dataloader(self) -> DataLoader:
+        assert self.trainer is not None
+        rank, ranks = self.trainer.global_rank, self.trainer.world_size
+        batches = Batches(len(self.samples), self.batch_size, self.seed, rank, ranks)
+        return DataLoader(self.samples, sampler=batches, batch_size=None)
+
+
+class Samples(Dataset):
+    """Indexed by a list, not by an item."""
+
+    def __init__(self, inputs: Tensor, target: Tensor):
+        self.inputs, self.target = inputs, target
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, indices) -> tuple[Tensor, Tensor]:
+        return self.inputs[indices], self.target[indices]
 
 
 class Student(L.LightningModule):
@@ -166,7 +193,12 @@ class Student(L.LightningModule):
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         inputs, target = batch
-        loss = (self.network(inputs) - target).square().sum(1).mean()
+        errors = (self.network(inputs) - target).square().sum(1)
+        loss = errors.mean() if len(errors) else errors.sum()  # a rank may have no sample of a small last batch
+        if self.trainer.world_size > 1:
+            # DDP averages over ranks, the batch's mean is over samples
+            count = torch.as_tensor(self.all_gather(torch.tensor(float(len(errors)), device=self.device))).sum()
+            loss = errors.sum() * self.trainer.world_size / count
         self.log("distillation/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(inputs))
         return loss
 

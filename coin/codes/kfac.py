@@ -1,56 +1,38 @@
 """COIN with Kronecker-factored Fisher blocks instead of the diagonal."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from coin.averaging import Weighing, fisher_average, mean_of
-from coin.codes.code import Code, check_positive, choices
+from coin.averaging import fisher_average, mean_of
+from coin.codes.code import FisherCode
 from coin.coding import Coding
-from coin.fisher import Directions, Exact
 from coin.kronecker import kronecker_factors
-from coin.parameters import Parameters, weighted_sum
+from coin.parameters import Parameters
 
 
 @dataclass
-class CoinKfac(Code):
+class CoinKfac(FisherCode):
     """Every Linear and Conv2d weight solves Σ β_i (G_i W A_i + λ W) = Σ β_i (G_i W_i A_i + λ W_i) by conjugate
-    gradients from the diagonal solution; all other parameters have that solution. Options as of `Coin`."""
+    gradients from the diagonal solution; all other parameters have that solution."""
 
-    damping: float | None = None
-    grid: Sequence[float] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    scale: float | None = 1.0
-    scales: Sequence[float] = (1.0, 1.5, 2.0, 2.5, 3.0)
-    balance: Literal["none", "network", "layer"] = "none"
-    relative: bool = False
     iterations: int = 10
-    fisher: Directions = field(default_factory=Exact)
 
     def __post_init__(self) -> None:
-        check_positive("damping", self.damping, self.grid)
-        check_positive("scale", self.scale, self.scales)
+        super().__post_init__()
         if self.iterations < 1:
             raise ValueError(f"code.iterations={self.iterations}: must be at least 1")
-        self.weighing = Weighing(self.balance, self.relative)
         self.last: tuple[Coding, float, Parameters] | None = None
 
-    def candidates(self) -> list[dict]:
-        damped = choices("damping", self.damping, self.grid)
-        if self.scale == 1:
-            return damped
-        return [{**d, **s} for d in damped for s in choices("scale", self.scale, self.scales)]
-
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
-        damping, s = hyperparameters["damping"], hyperparameters.get("scale", 1.0)
-        if self.last is None or self.last[0] is not coding or self.last[1] != damping:  # one solution, all scales
-            self.last = (coding, damping, self.solution(coding, damping))
-        coded = self.last[2]
-        return dict(coded) if s == 1 else weighted_sum([coded, coding.base_params], [s, 1 - s])
-
     def solution(self, coding: Coding, damping: float) -> Parameters:
+        """One solution serves all scales."""
+        if self.last is None or self.last[0] is not coding or self.last[1] != damping:
+            self.last = (coding, damping, self.solved(coding, damping))
+        return dict(self.last[2])
+
+    def solved(self, coding: Coding, damping: float) -> Parameters:
         fishers = coding.fishers(self.fisher)
         factors = [
             coding.remember("kronecker", [i], {}, lambda e=expert: kronecker_factors(e, coding.batches))  # type: ignore[misc]

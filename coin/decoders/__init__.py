@@ -2,6 +2,6 @@
 
 from coin.decoders.analytic import Analytic
 from coin.decoders.decoder import Answers, Decoder, Fitted
-from coin.decoders.ridge import Features, Ridge
+from coin.decoders.ridge import Ridge, from_tensors
 
-__all__ = ["Analytic", "Answers", "Decoder", "Features", "Fitted", "Ridge"]
+__all__ = ["Analytic", "Answers", "Decoder", "Fitted", "Ridge", "from_tensors"]

@@ -3,7 +3,6 @@
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -44,13 +43,13 @@ class Fitted(abc.ABC):
 
     @abc.abstractmethod
     def tensors(self) -> Parameters:
-        """What it needs beside β: part of the coded artifact."""
+        """All it needs: part of the coded artifact. `coin.decoders.from_tensors` makes it again."""
 
 
 class Decoder(abc.ABC):
     """A dataclass whose fields are its options."""
 
-    features: ClassVar[bool] = False  # whether the coded network has to send its penultimate layer too
+    features: bool = False  # whether the coded network has to send its penultimate layer too
 
     @abc.abstractmethod
     def fit(self, answers: Answers) -> Fitted: ...

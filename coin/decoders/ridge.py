@@ -2,12 +2,11 @@
 
 f̂_i = (f_c − Σ_{j≠i} β_j f_j) / β_i + W_i [f_c; f_j, j ≠ i; 1], W_i by ridge regression towards zero. How strong the
 ridge is, and how much the other experts' samples weigh, is chosen by the closed-form leave-one-out error on the
-samples of expert i. `Features` lets the coded network send its penultimate features φ_c too: W_i [f_c; f_j; φ_c; 1].
+samples of expert i. With `features` the coded network sends its penultimate features φ_c too: W_i [f_c; f_j; φ_c; 1].
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,34 +18,38 @@ from coin.parameters import Parameters
 
 @dataclass
 class Ridge(Decoder):
+    features: bool = False
     strengths: Sequence[float] = tuple(10 ** (e / 2) for e in range(-8, 7))  # of the mean squared regressor
     foreign: Sequence[float] = (0.0, 0.1, 0.3, 1.0)  # weights of samples drawn for other experts
-    shares: ClassVar[Sequence[float]] = (1.0,)
+    shares: Sequence[float] = (0.1, 0.3, 1.0)  # how large the features are beside the outputs
 
     def __post_init__(self) -> None:
         if not self.strengths or any(not s > 0 for s in self.strengths):
             raise ValueError(f"decoder.strengths={list(self.strengths)}: give at least one, all positive")
         if not self.foreign or any(not 0 <= w <= 1 for w in self.foreign):
             raise ValueError(f"decoder.foreign={list(self.foreign)}: give at least one weight from 0 to 1")
+        if not self.shares or any(not s > 0 for s in self.shares):
+            raise ValueError(f"decoder.shares={list(self.shares)}: give at least one, all positive")
 
     def fit(self, answers: Answers) -> Fitted:
         if self.features and answers.coded.shape[1] == answers.classes:
             raise ValueError("decoder=features needs a network that ends in a Linear layer; use decoder=ridge")
         if not self.features:
             answers = replace(answers, coded=answers.coded[:, : answers.classes])
-        return FittedRidge(answers, [self.correction(answers, i) for i in range(len(answers.experts))])
+        found = [self.correction(answers, i) for i in range(len(answers.experts))]
+        return FittedRidge(answers.beta, answers.coded.shape[1], found, answers)
 
     def correction(self, answers: Answers, missing: int) -> "Correction":
         """The correction with the lowest leave-one-out error; none at all is among the choices."""
         plain = decode(outputs_of(answers), answers.others(missing), answers.beta, missing)
         wanted = (answers.experts[missing] - plain).double()
-        own = torch.ones(len(wanted), dtype=torch.bool) if answers.owners is None else answers.owners == missing
-        if not own.any():
-            own = torch.ones_like(own)
+        own = torch.ones(len(wanted), dtype=torch.bool, device=wanted.device)
+        if answers.owners is not None and (answers.owners == missing).any():
+            own = (answers.owners == missing).to(wanted.device)
         x = regressors(answers.coded, answers.others(missing)).double()
         none = x.new_zeros(x.shape[1], wanted.shape[1])
         best = Correction(none, none.new_zeros(wanted.shape[1]), torch.zeros_like(wanted), squared(wanted[own]))
-        for share in self.shares:
+        for share in self.shares if self.features else [1.0]:
             scale = block_scales(x, wanted.shape[1] * len(answers.experts), share)
             for foreign in self.foreign if not own.all() else [1.0]:
                 fit = Regression(x * scale, wanted, torch.where(own, 1.0, foreign).double())
@@ -55,19 +58,6 @@ class Ridge(Decoder):
                     best = fit.correction(strength, own)
                     best.weight *= scale[:, None]
         return best
-
-
-@dataclass
-class Features(Ridge):
-    """The coded network also sends the features behind its outputs; `shares` is how large they are beside these."""
-
-    features: ClassVar[bool] = True
-    shares: Sequence[float] = (0.1, 0.3, 1.0)  # type: ignore[misc]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.shares or any(not s > 0 for s in self.shares):
-            raise ValueError(f"decoder.shares={list(self.shares)}: give at least one, all positive")
 
 
 @dataclass
@@ -81,25 +71,44 @@ class Correction:
 
 
 class FittedRidge(Fitted):
-    def __init__(self, answers: Answers, corrections: Sequence[Correction]):
-        self.answers, self.corrections = answers, corrections
+    """`columns` is how much of the coded network's answer it looks at: outputs, or outputs and features."""
+
+    def __init__(
+        self,
+        beta: Sequence[float],
+        columns: int,
+        corrections: Sequence[Correction],
+        answers: Answers | None = None,
+    ):
+        self.beta, self.columns, self.corrections, self.answers = beta, columns, corrections, answers
 
     def decode(self, coded: Tensor, others: Mapping[int, Tensor], missing: int) -> Tensor:
         found = self.corrections[missing]
-        plain = decode(coded[:, : self.answers.classes], others, self.answers.beta, missing)
-        x = regressors(coded[:, : self.answers.coded.shape[1]], others)
+        plain = decode(coded[:, : len(found.bias)], others, self.beta, missing)
+        x = regressors(coded[:, : self.columns], others)
         return plain + x @ found.weight.to(x) + found.bias.to(x)
 
     def held_out(self, missing: int) -> Tensor:
-        plain = decode(outputs_of(self.answers), self.answers.others(missing), self.answers.beta, missing)
+        assert self.answers is not None, "it was read from a file, not fitted"
+        plain = decode(outputs_of(self.answers), self.answers.others(missing), self.beta, missing)
         return plain + self.corrections[missing].held_out.to(plain)
 
     def tensors(self) -> Parameters:
-        found = {}
+        found = {"beta": torch.tensor(list(self.beta), dtype=torch.float64), "columns": torch.tensor(self.columns)}
         for i, correction in enumerate(self.corrections):
             found[f"{i}.weight"] = correction.weight.T.float().contiguous()
             found[f"{i}.bias"] = correction.bias.float()
         return found
+
+
+def from_tensors(tensors: Mapping[str, Tensor]) -> FittedRidge:
+    """The decoder that `tensors` are of, such as a run's decoder.safetensors."""
+    try:
+        beta, columns = tensors["beta"].tolist(), int(tensors["columns"])
+        parts = [(tensors[f"{i}.weight"].T, tensors[f"{i}.bias"]) for i in range(len(beta))]
+    except KeyError as error:
+        raise ValueError(f"these are not the tensors of a decoder: {error} is missing") from error
+    return FittedRidge(beta, columns, [Correction(w, b, torch.empty(0, len(b)), float("nan")) for w, b in parts])
 
 
 def outputs_of(answers: Answers) -> Tensor:
@@ -113,7 +122,7 @@ def regressors(coded: Tensor, others: Mapping[int, Tensor]) -> Tensor:
 
 def block_scales(x: Tensor, outputs: int, share: float) -> Tensor:
     """One factor a column: the outputs' block and the features' block get unit mean square, times `share`."""
-    scale = torch.ones(x.shape[1], dtype=x.dtype)
+    scale = torch.ones(x.shape[1], dtype=x.dtype, device=x.device)
     for block, factor in ((slice(0, outputs), 1.0), (slice(outputs, None), share)):
         columns = x[:, block]
         size = (columns - columns.mean(0)).square().sum(1).mean().sqrt()
@@ -150,9 +159,11 @@ class Regression:
     def residuals(self, strength: float) -> Tensor:
         """Of each sample of positive weight, when fitted on all others."""
         shrunk = self.values / (self.values + self.ridge(strength))
-        leverage = self.left.square() @ shrunk + self.share
+        rest = 1 - (self.left.square() @ shrunk + self.share)[:, None]
         fitted = self.left @ (shrunk[:, None] * self.projected)
-        return (self.ys - fitted) / (1 - leverage)[:, None].clamp_min(1e-9) / self.root
+        residuals = (self.ys - fitted) / rest.clamp_min(1e-9) / self.root
+        # without a sample that alone decides its own fit, nothing is left to predict it from
+        return torch.where(rest > 1e-9, residuals, torch.inf)
 
     def error(self, strength: float, own: Tensor) -> float:
         return squared(self.residuals(strength)[own[self.kept]])
@@ -161,7 +172,8 @@ class Regression:
         weight = self.xs.T @ (self.left @ (self.projected / (self.values + self.ridge(strength))[:, None]))
         bias = self.y_mean - self.x_mean @ weight
         held_out = self.x @ weight + bias  # right for samples of weight zero, which the fit did not see
-        held_out[self.kept] = self.wanted[self.kept] - self.residuals(strength)
+        residuals = self.residuals(strength)
+        held_out[self.kept] = self.wanted[self.kept] - torch.where(residuals.isinf(), 0, residuals)
         return Correction(weight, bias, held_out, self.error(strength, own))
 
 

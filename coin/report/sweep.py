@@ -79,9 +79,13 @@ def log_report(config: Any, folder: Path, written: list[Path]) -> None:
     )
     if not hasattr(logger.experiment, "log"):
         return  # W&B could not log
-    with open(folder / "table.csv", newline="") as file:
-        header, *rows = list(csv.reader(file))
-    logged: dict[str, Any] = {"table": wandb.Table(columns=[*header], data=rows)}
-    logged |= {path.stem: wandb.Image(str(path)) for path in written if path.suffix == ".png"}
-    logger.attempt(logger.experiment.log, logged)
+
+    def log() -> None:
+        with open(folder / "table.csv", newline="") as file:
+            header, *rows = list(csv.reader(file))
+        logged: dict[str, Any] = {"table": wandb.Table(columns=[*header], data=rows)}
+        logged |= {path.stem: wandb.Image(str(path)) for path in written if path.suffix == ".png"}
+        logger.experiment.log(logged)
+
+    logger.attempt(log)
     logger.finalize("success")

@@ -28,7 +28,7 @@ def run_table(results: dict) -> Table:
     return table
 
 
-def number(mean: float, deviation: float) -> str:
+def plus_minus(mean: float, deviation: float) -> str:
     return f"{mean:.2f}" if math.isnan(deviation) else f"{mean:.2f} ± {deviation:.2f}"
 
 
@@ -54,7 +54,7 @@ def grid(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]], set[tuple[i
             if cell is None:
                 row += [""] * (len(header) - start)
                 continue
-            row += [number(*cell.nda(i)) for i in range(len(names))] + [number(*cell.nda())]
+            row += [plus_minus(*cell.nda(i)) for i in range(len(names))] + [plus_minus(*cell.nda())]
             if with_paper:
                 reference = cell.paper()
                 row.append("" if reference is None else f"{reference:.2f}")
@@ -79,7 +79,7 @@ def decoders(cells: Sequence[Cell]) -> str:
         texts = [" ".join([code, *(f"{short(k)}={v}" for k, v in variant)])]
         for experiment, decoder in columns:
             cell = by_place.get((code, variant, experiment, decoder))
-            text = number(*cell.nda()) if cell else ""
+            text = plus_minus(*cell.nda()) if cell else ""
             texts.append(f"**{text}**" if cell and cell.nda()[0] == best[experiment] else text)
         lines.append("| " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
