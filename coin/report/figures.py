@@ -72,9 +72,12 @@ def bars(cells: Sequence[Cell]) -> Figure:
         axis.set_xlim(max(0, math.floor((lowest - 10) / 10) * 10), 102)
         axis.set_xlabel("average NDA, %")
         axis.set_title(experiment)
-        if axis.get_legend_handles_labels()[0] and axis is axes[0]:
-            axis.legend(loc="lower left")
     figure.tight_layout()
+    named: dict = {}
+    for axis in axes:
+        named |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    if named:
+        figure.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, 0), ncols=len(named))
     return figure
 
 

@@ -92,7 +92,7 @@ def terminal(cells: Sequence[Cell]) -> list[Table]:
         header, rows, best = grid([cell for cell in cells if cell.experiment == experiment])
         table = Table(title=experiment)
         for i, name in enumerate(header):
-            table.add_column(name.removeprefix(f"{experiment} "), justify="right" if i else "left")
+            table.add_column(name.removeprefix(f"{experiment} "), justify="right" if i else "left", no_wrap=not i)
         for r, row in enumerate(rows):
             table.add_row(*(f"[bold]{text}[/bold]" if (r, c) in best else text for c, text in enumerate(row)))
         tables.append(table)
