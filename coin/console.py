@@ -107,7 +107,8 @@ class Problems:
             self.add(message(error))
 
     def add(self, problem: str) -> None:
-        self.found.append(problem)
+        if problem not in self.found:  # two experts with the same mistake
+            self.found.append(problem)
 
     def check(self) -> None:
         if self.found:
