@@ -66,7 +66,7 @@ def test_a_loader_goes_on_where_it_was():
 def test_logs_hold_no_environment_and_no_key(tmp_path, monkeypatch):
     monkeypatch.setenv("A_SECRET", "correct-horse-battery-staple")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef" * 3)
-    finished = run_script("encode.py", f"hydra.run.dir={tmp_path}")
+    finished = run_script("encode.py", f"hydra.run.dir={tmp_path}", f"store={tmp_path / 'store'}")
     assert finished.code == 0, finished.err
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("wandb" in str(path) for path in files)
