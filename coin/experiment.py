@@ -197,6 +197,8 @@ class Experiment:
                     "nda": float(nda.compute()),
                     "agreement": metrics.agreement(decoded, own),
                     "coding_loss": metrics.coding_loss(outputs, experts[i], self.beta),
+                    "distance": distance(trainable(expert.network), dict(self.base.named_parameters())),
+                    "logit_sd": float((own - own.mean(1, keepdim=True)).square().mean().sqrt()),
                 }
             )
         return scores
@@ -216,6 +218,7 @@ class Experiment:
             "samples_divergence": tuned.score.divergence,
             "tuning": asdict(self.tuner),
             "candidates": tuned.candidates,
+            "distance": distance(*(trainable(e.network) for e in self.experts[:2])) if len(self.experts) > 1 else 0.0,
             "bytes": {
                 "coded": size_of(params),
                 "decoder": size_of(tuned.decoder.tensors()),
@@ -231,3 +234,8 @@ class Experiment:
         yield
         took = time.perf_counter() - start - (self.computing - before)  # what is remembered is counted by itself
         self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
+
+
+def distance(params: Parameters, others: Parameters) -> float:
+    """‖θ_1 − θ_2‖ over the tensors of the first."""
+    return float(sum((p - others[name].detach()).double().square().sum() for name, p in params.items()) ** 0.5)

@@ -18,6 +18,13 @@ def results_of(folder):
     return json.loads((folder / "results.json").read_text())
 
 
+def test_results_say_how_far_the_experts_went(digits_run):
+    found = results_of(digits_run[0])
+    first, second = (expert["distance"] for expert in found["experts"])
+    assert abs(first - second) <= found["distance"] <= first + second and min(first, second) > 0
+    assert all(expert["logit_sd"] > 0 for expert in found["experts"])
+
+
 def test_the_first_command_decodes_two_experts(digits_run):
     folder, finished = digits_run
     results = results_of(folder)
