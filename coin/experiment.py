@@ -209,7 +209,7 @@ class Experiment:
             "seed": self.seed,
             "samples": len(self.samples.labels),
             "beta": list(self.beta),
-            "hyperparameters": {**tuned.hyperparameters, **self.code.found},
+            "hyperparameters": {**tuned.hyperparameters, **self.code.chosen},
             "nda": sum(score["nda"] for score in scores) / len(scores),
             "experts": scores,
             "coding_loss": tuned.score.coding_loss,

@@ -437,8 +437,11 @@ def test_a_fold_that_diverges_does_not_choose_the_epochs(monkeypatch):
     code = Distillation(epochs=2, learning_rate=1e-3, start=Coin(0.01), folds=2)
     monkeypatch.setattr(code, "unseen_losses", lambda coding, start: [[1.0, float("nan"), 2.0], [1.0, 0.1, 2.0]])
     refined = code.encode(problem)
-    assert code.found == {"damping": 0.01, "epochs": 0}
+    assert code.chosen == {"damping": 0.01, "epochs": 0}
     assert all(torch.equal(v, Coin().encode(problem, damping=0.01)[k]) for k, v in refined.items())
+    other = Distillation(epochs=1, start="average", folds=2)
+    other.encode(problem)
+    assert set(other.chosen) == {"epochs"} and not Average().chosen  # nobody else's
     with pytest.raises(ValueError, match="only 20 samples"):
         Distillation(start=Coin(0.01), folds=50).encode(problem)
 

@@ -2,8 +2,9 @@
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from coin.averaging import Weighing
@@ -16,7 +17,7 @@ class Code(abc.ABC):
     """A dataclass whose fields are the hyperparameters. One that is None is tuned over its grid."""
 
     history: Sequence[dict] = ()  # a code that trains leaves a record an epoch
-    found: dict = {}  # noqa: RUF012  what it chose by itself, beside the candidate
+    chosen: Mapping[str, float] = MappingProxyType({})  # what it chose by itself, beside the candidate
 
     def candidates(self) -> list[dict]:
         """The hyperparameters to choose from; a single empty choice where there are none."""

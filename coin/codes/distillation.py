@@ -12,13 +12,13 @@ from typing import Literal
 import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from coin import parameters
 from coin.batch_norm import batch_norms
 from coin.codes.code import Code
 from coin.coding import Coding
-from coin.data.images import Batches
+from coin.data.images import Batches, Images
 from coin.digests import digest_of
 from coin.parameters import Parameters, weighted_sum
 from coin.tuning import Tuner
@@ -70,7 +70,7 @@ class Distillation(Code):
         ]
         if self.folds:
             losses = [point["unseen_loss"] for point in self.history]
-            self.found["epochs"] = losses.index(min(losses))
+            self.chosen = {**self.chosen, "epochs": losses.index(min(losses))}
         return {name: value for name, value in found.items() if not name.startswith("history/")}
 
     def settings(self) -> dict:
@@ -85,7 +85,7 @@ class Distillation(Code):
     def start_params(self, coding: Coding) -> Parameters:
         if isinstance(self.start, Code):
             tuned = self.tuner.tune(self.start, coding)
-            self.found = dict(tuned.hyperparameters)
+            self.chosen = tuned.hyperparameters
             return tuned.params
         return coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
 
@@ -155,26 +155,13 @@ class StudentData(L.LightningDataModule):
 
     def __init__(self, inputs: Tensor, target: Tensor, batch_size: int, seed: int):
         super().__init__()
-        self.samples, self.batch_size, self.seed = Samples(inputs, target), batch_size, seed
+        self.samples, self.batch_size, self.seed = Images(inputs, target), batch_size, seed
 
     def train_dataloader(self) -> DataLoader:
         assert self.trainer is not None
         rank, ranks = self.trainer.global_rank, self.trainer.world_size
         batches = Batches(len(self.samples), self.batch_size, self.seed, rank, ranks)
         return DataLoader(self.samples, sampler=batches, batch_size=None)
-
-
-class Samples(Dataset):
-    """Indexed by a list, not by an item."""
-
-    def __init__(self, inputs: Tensor, target: Tensor):
-        self.inputs, self.target = inputs, target
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def __getitem__(self, indices) -> tuple[Tensor, Tensor]:
-        return self.inputs[indices], self.target[indices]
 
 
 class Student(L.LightningModule):
