@@ -3,6 +3,7 @@
 python encode.py experiment=digits code=coin
 """
 
+import math
 import os
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from coin import loggers, report
-from coin.artifacts import load_expert, obtain_base, obtain_expert, trainer_recipe
+from coin.artifacts import load_expert, obtain_base, obtain_expert, stretched, trainer_recipe
 from coin.checkpoints import check_minutes
 from coin.coding import check_beta
 from coin.console import Problems, one_line_errors, quiet, say
@@ -69,6 +70,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     samples = problems.attempt(draw, data, config.samples, config.seed) if data else None
     if len({d.num_classes for d in data}) > 1:
         problems.add("experts that are coded together have the same classes; these have different numbers of them")
+    if not (isinstance(config.stretch, int | float) and math.isfinite(config.stretch)):
+        problems.add(f"stretch={config.stretch}: must be a number; 1 leaves the experts as they are")
     for name, spec in specs.items():
         if spec["path"] is not None and not Path(spec["path"]).exists():
             problems.add(f"experts.{name}.path={spec['path']}: no such file or folder; give an expert's or null")
@@ -100,6 +103,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
         say(f"expert {name}: {path}")
         experts.append(load_expert(name, path, model, base, spec["data"]))
     base_network = network_of(model, base.tensors(), data[0].num_classes)
+    if config.stretch != 1:
+        experts = [stretched(expert, base_network, config.stretch) for expert in experts]
     setting = {"architecture": model.shape(), "trainer": recipe}
     found, coded, fitted = Experiment(
         store, experts, base_network, code, decoder, tuner, beta, samples, config.seed, make_trainer, setting, MEMORY

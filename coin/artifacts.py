@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import lightning as L
@@ -176,6 +176,13 @@ def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data:
     return Expert(name, network.eval(), data, digest_of(*(tensors[key] for key in sorted(tensors))))
 
 
+def stretched(expert: Expert, base: nn.Module, factor: float) -> Expert:
+    """The expert θ_0 + factor (θ_i − θ_0): as if it had been fine-tuned less, or more, in the same direction."""
+    own, origin = parameters.trainable(expert.network), dict(base.named_parameters())
+    params = {name: origin[name].detach().lerp(value, factor) for name, value in own.items()}
+    return replace(expert, network=parameters.load(expert.network, params), digest=digest_of(*params.values()))
+
+
 # Arguments of the Trainer that say where and how it runs, not what comes out of it beyond float rounding.
 PLACES = {
     "accelerator", "devices", "num_nodes", "strategy", "logger", "callbacks", "default_root_dir", "profiler",
@@ -184,7 +191,7 @@ PLACES = {
 }  # fmt: skip
 
 
-DEFAULTS = {"accumulate_grad_batches": 1}  # as good as not said
+DEFAULTS = {"accumulate_grad_batches": 1, "max_steps": -1}  # as good as not said
 
 
 def trainer_recipe(settings: dict) -> dict:

@@ -17,6 +17,7 @@ from coin.codes.code import Code
 from coin.coding import Coding
 from coin.data.images import ImageData
 from coin.decoders import Decoder, Fitted
+from coin.decoding import decode
 from coin.digests import digest_of
 from coin.expert import MakeTrainer
 from coin.features import WithFeatures
@@ -100,7 +101,7 @@ class Experiment:
             compute_fisher,
             compute_outputs,
         )
-        coding.test_score = lambda network, count: self.quick_score(network, coding, count)
+        coding.test_score = self.quick_score
         return coding
 
     def remember(
@@ -160,11 +161,9 @@ class Experiment:
         recipe = {"coded": digest_of(*tuned.params.values()), "test": data.recipe()}
         return self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})["answers"]
 
-    def quick_score(self, network: nn.Module, coding: Coding, count: int) -> float:
-        """Average NDA on `count` random test samples of each expert."""
+    def quick_score(self, network: nn.Module, count: int) -> float:
+        """Average NDA, by the paper's formula, on `count` random test samples of each expert."""
         ndas = []
-        asked = WithFeatures(network, required=self.decoder.features)
-        fitted = self.decoder.fit(coding.answers(trainable(network)))
         for i, (expert, answers) in enumerate(zip(self.experts, self.test_outputs(), strict=True)):
             test = expert.data.test_set
             assert test is not None
@@ -172,10 +171,10 @@ class Experiment:
             images, labels = test[chosen]
             device = next(network.parameters()).device
             with torch.inference_mode():
-                parts = [asked(expert.data.transform(part.to(device))) for part in images.split(250)]
+                parts = [network(expert.data.transform(part.to(device))) for part in images.split(250)]
             coded = torch.cat(parts).float().cpu()
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
-            decoded = fitted.decode(coded, others, i)
+            decoded = decode(coded, others, self.beta, i)
             ndas.append(float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels))))
         return sum(ndas) / len(ndas)
 
@@ -198,7 +197,9 @@ class Experiment:
                     "agreement": metrics.agreement(decoded, own),
                     "coding_loss": metrics.coding_loss(outputs, experts[i], self.beta),
                     "distance": distance(trainable(expert.network), dict(self.base.named_parameters())),
-                    "logit_sd": float((own - own.mean(1, keepdim=True)).square().mean().sqrt()),
+                    "logit_sd": metrics.spread(own),
+                    "margin": metrics.margin(own),
+                    "decoding_error": metrics.spread(decoded - own),
                 }
             )
         return scores

@@ -58,6 +58,17 @@ def agreement(outputs: Tensor, others: Tensor) -> float:
     return 100 * float((outputs.argmax(1) == others.argmax(1)).double().mean())
 
 
+def spread(outputs: Tensor) -> float:
+    """The standard deviation of outputs over the classes: what adds one number to all of them is no part of it."""
+    return float((outputs - outputs.mean(1, keepdim=True)).square().mean().sqrt())
+
+
+def margin(outputs: Tensor) -> float:
+    """How far the largest output is ahead of the second, the median over samples."""
+    first, second = outputs.topk(2).values.unbind(1)
+    return float((first - second).median())
+
+
 def divergence(outputs: Tensor, experts: Tensor) -> float:
     """The mean Kullback–Leibler divergence, in nats, of the experts' class probabilities from those of `outputs`.
 

@@ -9,6 +9,7 @@ from conftest import ROOT
 from coin.report import collect, write_report, write_results
 from coin.report.paper import NDA
 from coin.report.runs import cells_of
+from coin.report.write import QUOTE, fill, texts, write_all
 
 
 def run(code, experiment="cifar10_splits", nda=90.0, seed=0, samples=200, history=None, **overrides):
@@ -99,3 +100,53 @@ def test_the_command(tmp_path):
     assert (tmp_path / "out" / "table.md").exists() and "cifar10_splits" in done.stdout
     done = subprocess.run([*command[:3], str(tmp_path / "absent")], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("error: ")
+
+
+def with_experts(results, distance, margin=4.0):
+    for expert in results["experts"]:
+        expert |= {"distance": distance / 2, "logit_sd": 2.0, "margin": margin, "decoding_error": 1.0}
+    return {**results, "distance": distance}
+
+
+def test_what_the_experts_are_like_goes_beside_their_nda(tmp_path):
+    runs = [
+        with_experts(run(code, nda=nda, **{"trainer.max_steps": str(steps)}), steps / 50)
+        for steps in (50, 100, 200)
+        for code, nda in (("coin", 95 - steps / 50), ("average", 90 - steps / 50))
+    ]
+    names = {path.name for path in write_report(write(tmp_path, runs), tmp_path)}
+    assert {"experts.md", "nda_against_distance.png", "nda_against_error.png", "nda_against_max_steps.png"} <= names
+    header, _, *rows = (tmp_path / "experts.md").read_text().splitlines()
+    assert header.endswith("| NDA % average | NDA % coin |")
+    assert rows[0].startswith("| cifar10_splits max_steps=50 | 95.00 / 95.00 | 0.50 / 0.50 | 1.00 | 2.00 / 2.00 |")
+    assert rows[0].endswith("| 4.00 / 4.00 | 89.00 | 94.00 |")
+    assert len(rows) == 3
+
+
+def test_a_folder_of_results_is_reported_whole_and_its_page_quotes_it(tmp_path):
+    write(tmp_path / "runs" / "tables", [run("coin"), run("coin", experiment="mnist_splits", nda=98.0)])
+    write(tmp_path / "runs" / "other", [run("average", nda=80.0)])
+    page = tmp_path / "README.md"
+    page.write_text("# Ours\n\n<!-- quote tables/averages.md -->\nold\n<!-- end of quote -->\n\nbehind\n")
+    for _ in range(2):  # the second time it is as it should be already
+        written = write_all(tmp_path)
+        assert page in written and (tmp_path / "other" / "table.md").exists()
+        lines = page.read_text().splitlines()
+        assert lines[3].startswith("| average NDA % |") and "98.00** (98.14)" in lines[5] and "old" not in lines
+        assert lines[-1] == "behind"
+    page.write_text("<!-- quote absent.md -->\n<!-- end of quote -->\n")
+    with pytest.raises(ValueError, match=r"quotes absent\.md, which is not there"):
+        fill(page)
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "results").glob("*/runs")), ids=lambda path: path.parent.name)
+def test_committed_tables_are_what_the_committed_runs_say(folder, tmp_path):
+    for group in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for name, text in texts(cells_of(collect(group))).items():
+            assert (folder.parent / group.name / name).read_text() == text, f"python -m coin.report {folder.parent}"
+
+
+@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "results").glob("*/README.md")]))
+def test_pages_quote_what_is_there(page, tmp_path):
+    for mark, name, end in QUOTE.findall(page.read_text()):
+        assert f"{mark}{(page.parent / name).read_text()}{end}" in page.read_text(), "python -m coin.report … --fill"

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -40,6 +41,29 @@ def test_the_first_command_decodes_two_experts(digits_run):
     assert results["coding_loss"] > 0 and results["seconds"]["encode"] > 0
     for words in ("split1", "split2", "average", "NDA", str(folder), "wandb sync"):
         assert words in finished.out
+
+
+def test_experts_are_brought_nearer_to_the_base_model(digits_run, tmp_path):
+    finished = run_script("encode.py", "stretch=0.5", f"hydra.run.dir={tmp_path}", "logger=csv", "train_missing=false")
+    assert finished.code == 0, finished.err
+    near, far = results_of(tmp_path), results_of(digits_run[0])
+    assert near["distance"] == pytest.approx(far["distance"] / 2, rel=1e-4)
+    for one, other in zip(near["experts"], far["experts"], strict=True):
+        assert one["distance"] == pytest.approx(other["distance"] / 2, rel=1e-4)
+        assert 0 < one["decoding_error"] < other["decoding_error"] and one["margin"] < other["margin"]
+    finished = run_script("encode.py", "stretch=far", f"hydra.run.dir={tmp_path / 'bad'}")
+    assert finished.code == 2 and "stretch=far: must be a number" in finished.err
+
+
+def test_a_student_is_trained_once_for_all_decoders(digits_run, tmp_path):
+    students = []
+    for decoder in ("analytic", "features"):
+        finished = run_script(
+            "encode.py", "code=distillation", "code.epochs=2", f"decoder={decoder}", f"hydra.run.dir={tmp_path}"
+        )
+        assert finished.code == 0, finished.err
+        students.append(sorted((Path(os.environ["COIN_STORE"]) / "students").iterdir()))
+    assert students[0] == students[1]
 
 
 def test_the_coded_network_is_left_complete(digits_run):

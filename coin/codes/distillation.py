@@ -6,7 +6,7 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import lightning as L
@@ -19,6 +19,7 @@ from coin.batch_norm import batch_norms
 from coin.codes.code import Code
 from coin.coding import Coding
 from coin.data.images import Batches, Images
+from coin.decoders import Analytic
 from coin.digests import digest_of
 from coin.parameters import Parameters, weighted_sum
 from coin.tuning import Tuner
@@ -28,6 +29,7 @@ from coin.tuning import Tuner
 class Distillation(Code):
     """AdamW on the squared loss, BatchNorm frozen, from θ_0, from the experts' average, or from another code's choice.
 
+    A student is the same whatever decodes it, so the NDA of its epochs is told for the paper's formula.
     With `folds`, students trained without a fold of the samples each, and judged by it, say after how many epochs the
     coding loss on unseen samples is lowest; none at all may be best, and then the code is where it started.
     """
@@ -58,9 +60,7 @@ class Distillation(Code):
 
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
         start = self.start_params(coding)
-        # the curves are of what is decoded, on the samples and on test data
-        curves_of = {"decoder": repr(coding.decoder), "track": self.track}
-        settings = {"student": self.settings(), "start": digest_of(*start.values()), **curves_of}
+        settings = {"student": self.settings(), "start": digest_of(*start.values()), "track": self.track}
         everyone = range(len(coding.experts))
         found = coding.remember("students", everyone, settings, lambda: self.trained(coding, start))
         curves = {key: found[f"history/{key}"].tolist() for key in HISTORY if f"history/{key}" in found}
@@ -137,8 +137,10 @@ class Distillation(Code):
         return {name: p.clone() for name, p in parameters.trainable(student.eval()).items()}, module.history
 
     def epoch_scores(self, coding: Coding) -> Callable[[nn.Module], dict]:
+        analytic = replace(coding, decoder=Analytic())
+
         def score(network: nn.Module) -> dict:
-            found = coding.score(coding.answers(parameters.trainable(network)))
+            found = analytic.score(analytic.answers(parameters.trainable(network)))
             record = {"train_nda": found.nda, "coding_loss": found.coding_loss}
             if self.track and coding.test_score:
                 record["test_nda"] = coding.test_score(network, self.track)
@@ -198,7 +200,7 @@ class Student(L.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]
-        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
 
 def default_trainer(**settings) -> L.Trainer:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import matplotlib
 
@@ -27,6 +28,11 @@ def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
         yield "nda", bars(cells)
         if len(cells) > 2:
             yield "nda_against_seconds", costs(cells)
+    distances = [{c.runs[0]["distance"] for c in group if "distance" in c.runs[0]} for group in by_experiment(cells)]
+    if max(map(len, distances)) > 2:
+        yield "nda_against_distance", scatter(cells, "distance", "‖θ₁ − θ₂‖, distance of the experts")
+    if len(cells) > 2 and all("margin" in expert for cell in cells for run in cell.runs for expert in run["experts"]):
+        yield "nda_against_error", errors(cells)
     if any("history" in run for cell in cells for run in cell.runs):
         yield "nda_per_epoch", histories(cells)
 
@@ -118,6 +124,50 @@ def costs(cells: Sequence[Cell]) -> Figure:
     ]
     figure.tight_layout()
     figure.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def by_experiment(cells: Sequence[Cell]) -> list[list[Cell]]:
+    return [[c for c in cells if c.experiment == e] for e in dict.fromkeys(cell.experiment for cell in cells)]
+
+
+def scatter(cells: Sequence[Cell], key: str, label: str) -> Figure:
+    """Average NDA against a fact of the experts, a colour a code, each point with its settings."""
+    groups = by_experiment(cells)
+    names = list(dict.fromkeys(replace(cell, variant={}).label for cell in cells))
+    figure, axes = panels(len(groups), height=4.2)
+    for axis, group in zip(axes, groups, strict=True):
+        for name in names:
+            own = sorted((c for c in group if replace(c, variant={}).label == name), key=lambda c: c.runs[0][key])
+            x, y = [c.runs[0][key] for c in own], [c.nda()[0] for c in own]
+            axis.plot(x, y, "o", color=f"C{names.index(name) % 10}", label=name)
+            for cell, place in zip(own, zip(x, y, strict=True), strict=True):
+                settings = " ".join(f"{short(k)}={v}" for k, v in cell.variant.items())
+                axis.annotate(settings, place, xytext=(3, 3), textcoords="offset points", fontsize=6)
+        axis.set_xlabel(label)
+        axis.set_ylabel("average NDA, %")
+        axis.set_title(group[0].experiment)
+        axis.grid(alpha=0.3)
+        axis.legend()
+    figure.tight_layout()
+    return figure
+
+
+def errors(cells: Sequence[Cell]) -> Figure:
+    """NDA of every expert against how large decoding errors are beside its margins: a colour a code."""
+    names = list(dict.fromkeys(replace(cell, variant={}).label for cell in cells))
+    figure, (axis,) = panels(1, height=4.2)
+    for i, name in enumerate(names):
+        experts = [e for c in cells if replace(c, variant={}).label == name for run in c.runs for e in run["experts"]]
+        x = [expert["decoding_error"] / expert["margin"] for expert in experts]
+        y = [expert["nda"] for expert in experts]
+        axis.plot(x, y, MARKERS[i % len(MARKERS)], color=f"C{i % 10}", alpha=0.7, label=name)
+    axis.set_xscale("log")
+    axis.set_xlabel("error of a decoded output / median margin of the expert")
+    axis.set_ylabel("NDA of an expert, %")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=7)
+    figure.tight_layout()
     return figure
 
 

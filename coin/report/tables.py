@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.table import Table
 
@@ -71,18 +72,15 @@ def decoders(cells: Sequence[Cell]) -> str:
     rows = list(dict.fromkeys((cell.code, tuple(cell.variant.items())) for cell in cells))
     by_place = {(cell.code, tuple(cell.variant.items()), cell.experiment, cell.decoder): cell for cell in cells}
     best = {e: max(cell.nda()[0] for cell in cells if cell.experiment == e) for e in experiments}
-    lines = [
-        "| average NDA % | " + " | ".join(f"{e} {d}" for e, d in columns) + " |",
-        "|---" + "|---:" * len(columns) + "|",
-    ]
+    table = []
     for code, variant in rows:
         texts = [" ".join([code, *(f"{short(k)}={v}" for k, v in variant)])]
         for experiment, decoder in columns:
             cell = by_place.get((code, variant, experiment, decoder))
             text = plus_minus(*cell.nda()) if cell else ""
             texts.append(f"**{text}**" if cell and cell.nda()[0] == best[experiment] else text)
-        lines.append("| " + " | ".join(texts) + " |")
-    return "\n".join(lines) + "\n"
+        table.append(texts)
+    return marked_down(["average NDA %", *(f"{e} {d}" for e, d in columns)], table)
 
 
 def terminal(cells: Sequence[Cell]) -> list[Table]:
@@ -100,11 +98,68 @@ def terminal(cells: Sequence[Cell]) -> list[Table]:
 
 
 def markdown(cells: Sequence[Cell]) -> str:
-    header, rows, best = grid(cells)
+    """One table an experiment."""
+    parts = []
+    for experiment in dict.fromkeys(cell.experiment for cell in cells):
+        header, rows, best = grid([cell for cell in cells if cell.experiment == experiment])
+        names = [experiment, *(name.removeprefix(f"{experiment} ") for name in header[1:])]
+        bold = [[f"**{t}**" if (r, c) in best else t for c, t in enumerate(row)] for r, row in enumerate(rows)]
+        parts.append(marked_down(names, bold))
+    return "\n".join(parts)
+
+
+def marked_down(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
-    for r, row in enumerate(rows):
-        lines.append("| " + " | ".join(f"**{t}**" if (r, c) in best else t for c, t in enumerate(row)) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def averages(cells: Sequence[Cell]) -> str:
+    """Markdown: a row a code, a column an experiment: the average NDA, and in brackets what the paper has."""
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    by_place = {(cell.label, cell.experiment): cell for cell in cells}
+    best = {e: max(cell.nda()[0] for cell in cells if cell.experiment == e) for e in experiments}
+    rows = []
+    for label in dict.fromkeys(cell.label for cell in cells):
+        row = [label]
+        for experiment in experiments:
+            cell = by_place.get((label, experiment))
+            text = plus_minus(*cell.nda()) if cell else ""
+            text = f"**{text}**" if cell and cell.nda()[0] == best[experiment] else text
+            reference = cell.paper() if cell else None
+            row.append(text if reference is None else f"{text} ({reference:.2f})")
+        rows.append(row)
+    return marked_down(["average NDA %", *experiments], rows)
+
+
+def experts(cells: Sequence[Cell]) -> str:
+    """Markdown: a row a set of experts, how good and how far from one another they are, and the NDA of every code."""
+    groups: dict[tuple, list[Cell]] = {}
+    for cell in (cell for cell in cells if "distance" in cell.runs[0]):
+        groups.setdefault((cell.experiment, *facts(cell, "accuracy"), cell.runs[0]["distance"]), []).append(cell)
+    shared = {
+        key: dict(set.intersection(*(set(cell.variant.items()) for cell in group))) for key, group in groups.items()
+    }
+
+    def label(cell: Cell, common: dict) -> str:
+        return replace(cell, variant={k: v for k, v in cell.variant.items() if k not in common}).label
+
+    codes = list(dict.fromkeys(label(cell, shared[key]) for key, group in groups.items() for cell in group))
+    header = ["experts", "accuracy %", "‖θ_i − θ_0‖", "‖θ_1 − θ_2‖", "spread of logits", "margin"]
+    rows = []
+    for key, group in groups.items():
+        cell, common = group[0], shared[key]
+        found = {label(c, common): plus_minus(*c.nda()) for c in group}
+        name = " ".join([cell.experiment, *(f"{short(k)}={v}" for k, v in sorted(common.items()))])
+        numbers = [facts(cell, "accuracy"), facts(cell, "distance"), [cell.runs[0]["distance"]]]
+        numbers += [facts(cell, "logit_sd"), facts(cell, "margin")]
+        texts = [" / ".join(f"{x:.2f}" for x in chosen) for chosen in numbers]
+        rows.append([name, *texts, *(found.get(code, "") for code in codes)])
+    return marked_down([*header, *(f"NDA % {code}" for code in codes)], rows)
+
+
+def facts(cell: Cell, key: str) -> list[float]:
+    """What is said of each expert; experts do not depend on the seed of the draw."""
+    return [expert[key] for expert in cell.runs[0]["experts"] if key in expert]
 
 
 def latex(cells: Sequence[Cell]) -> str:
