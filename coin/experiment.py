@@ -194,6 +194,7 @@ class Experiment:
                     "accuracy": metrics.accuracy(own, target),
                     "decoded_accuracy": metrics.accuracy(decoded, target),
                     "nda": float(nda.compute()),
+                    "own_classes_nda": metrics.nda_among(target.unique(), decoded, own, target),
                     "agreement": metrics.agreement(decoded, own),
                     "coding_loss": metrics.coding_loss(outputs, experts[i], self.beta),
                     "distance": distance(trainable(expert.network), dict(self.base.named_parameters())),

@@ -49,6 +49,12 @@ def nda_compute(decoded_correct: Tensor, expert_correct: Tensor) -> Tensor:
     return 100 * decoded_correct / expert_correct
 
 
+def nda_among(classes: Tensor, decoded: Tensor, expert: Tensor, target: Tensor) -> float:
+    """NDA where only these classes (in order, all targets among them) may be named."""
+    counts = nda_update(decoded[:, classes], expert[:, classes], torch.searchsorted(classes, target))
+    return float(nda_compute(*counts))
+
+
 def accuracy(outputs: Tensor, target: Tensor) -> float:
     return 100 * float((outputs.argmax(1) == target).double().mean())
 

@@ -1,7 +1,15 @@
 import pytest
 import torch
 
-from coin.metrics import NormalizedDecodingAccuracy, coding_loss
+from coin.metrics import (
+    NormalizedDecodingAccuracy,
+    coding_loss,
+    margin,
+    nda_among,
+    nda_compute,
+    nda_update,
+    spread,
+)
 
 
 def one_hot(labels):
@@ -46,3 +54,18 @@ def test_nda_under_ddp_is_that_of_one_process(tmp_path):
     alone = NormalizedDecodingAccuracy()
     alone.update(decoded, expert, target)
     assert result.tolist() == [pytest.approx(float(alone.compute()))] * 2
+
+
+def test_nda_among_some_classes_ignores_the_others():
+    expert = torch.tensor([[9.0, 0, 1, 0], [0, 0, 9, 5], [9.0, 0, 1, 2]])
+    decoded = torch.tensor([[2.0, 9, 1, 9], [9, 0, 5, 9], [1.0, 9, 2, 0]])  # taken for classes 1, 0 and 1
+    target = torch.tensor([0, 2, 0])
+    assert float(nda_compute(*nda_update(decoded, expert, target))) == 0
+    assert nda_among(torch.tensor([0, 2]), decoded, expert, target) == pytest.approx(100 / 3)
+    assert nda_among(torch.tensor([0, 1, 2, 3]), decoded, expert, target) == 0
+
+
+def test_margins_and_spreads():
+    outputs = torch.tensor([[3.0, 1, 0], [0, 5, 4], [2, 2, 8]])
+    assert margin(outputs) == 2
+    assert spread(outputs + 7) == pytest.approx(float(outputs.var(1, correction=0).mean()) ** 0.5)

@@ -123,6 +123,14 @@ def test_what_the_experts_are_like_goes_beside_their_nda(tmp_path):
     assert len(rows) == 3
 
 
+def test_nda_among_own_classes_is_told_where_it_differs(tmp_path):
+    runs = [run("coin", nda=90.0), run("average", nda=80.0)]
+    for expert in runs[0]["experts"]:
+        expert["own_classes_nda"] = 97.5
+    write_report(write(tmp_path, runs), tmp_path)
+    assert (tmp_path / "own_classes.md").read_text().splitlines()[-1] == "| coin | 90.00 | 97.50 |"
+
+
 def test_a_folder_of_results_is_reported_whole_and_its_page_quotes_it(tmp_path):
     write(tmp_path / "runs" / "tables", [run("coin"), run("coin", experiment="mnist_splits", nda=98.0)])
     write(tmp_path / "runs" / "other", [run("average", nda=80.0)])

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -155,6 +156,24 @@ def experts(cells: Sequence[Cell]) -> str:
         texts = [" / ".join(f"{x:.2f}" for x in chosen) for chosen in numbers]
         rows.append([name, *texts, *(found.get(code, "") for code in codes)])
     return marked_down([*header, *(f"NDA % {code}" for code in codes)], rows)
+
+
+def own_classes(cells: Sequence[Cell]) -> str:
+    """Markdown: average NDA where only an expert's own classes may be named, for experts of some of the classes."""
+    chosen = [cell for cell in cells if names_fewer_classes(cell)]
+    experiments = list(dict.fromkeys(cell.experiment for cell in chosen))
+    by_place = {(cell.label, cell.experiment): cell for cell in chosen}
+    rows = []
+    for label in dict.fromkeys(cell.label for cell in chosen):
+        found = [by_place.get((label, experiment)) for experiment in experiments]
+        keys = ("nda", "own_classes_nda")
+        rows.append([label, *(f"{statistics.fmean(facts(c, key)):.2f}" if c else "" for c in found for key in keys)])
+    header = [f"{e}{words}" for e in experiments for words in ("", ", among own classes")]
+    return marked_down(["average NDA %, first draw", *header], rows)
+
+
+def names_fewer_classes(cell: Cell) -> bool:
+    return any(expert.get("own_classes_nda", expert["nda"]) != expert["nda"] for expert in cell.runs[0]["experts"])
 
 
 def facts(cell: Cell, key: str) -> list[float]:

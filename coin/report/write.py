@@ -21,6 +21,8 @@ def texts(cells: Sequence[Cell]) -> dict[str, str]:
         found["decoders.md"] = tables.decoders(cells)
     if any("distance" in cell.runs[0] for cell in cells):
         found["experts.md"] = tables.experts(cells)
+    if any(map(tables.names_fewer_classes, cells)):
+        found["own_classes.md"] = tables.own_classes(cells)
     return found
 
 
