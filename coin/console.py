@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -88,6 +89,12 @@ def message(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # omegaconf adds the place as two more lines; the first names it already
     lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
+    if lines and lines[0].startswith("Missing mandatory value: "):
+        lines.append(f"has no default; add {lines[0].split()[-1]}=… to the command")
+    plugin = re.search(r"Could not load 'hydra/launcher/(joblib|submitit)", text)
+    if plugin:
+        extra = {"joblib": "parallel", "submitit": "slurm"}[plugin[1]]
+        lines.append(f"This launcher comes with an extra: pip install -e '.[{extra}]'")
     return " ".join(lines)
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import run_script
+from hydra.errors import ConfigCompositionException
 from safetensors.torch import load_file, save_file
 from wandb.proto.wandb_internal_pb2 import Record
+
+from coin.console import message
 
 EXPERT_KEYS = {"name", "accuracy", "decoded_accuracy", "nda"}
 
@@ -64,6 +67,12 @@ def test_a_student_is_trained_once_for_all_decoders(digits_run, tmp_path):
         assert finished.code == 0, finished.err
         students.append(sorted((Path(os.environ["COIN_STORE"]) / "students").iterdir()))
     assert students[0] == students[1]
+
+
+def test_what_has_no_default_is_asked_for(tmp_path):
+    finished = run_script("encode.py", "experiment=image_folder_splits", f"data.root={tmp_path}")
+    assert finished.code == 2
+    assert "add experts.split1.data.labels=… to the command" in finished.err
 
 
 def test_the_coded_network_is_left_complete(digits_run):
@@ -252,3 +261,9 @@ def test_an_expert_made_elsewhere_is_taken(digits_run, tmp_path):
     )
     assert finished.code == 0, finished.err
     assert results_of(tmp_path / "run")["nda"] == results_of(digits_run[0])["nda"]
+
+
+@pytest.mark.parametrize(("plugin", "extra"), [("joblib", "parallel"), ("submitit_slurm", "slurm")])
+def test_a_launcher_that_is_not_installed_says_how_to_get_it(plugin, extra):
+    error = ConfigCompositionException(f"In 'hydra/launcher/{extra}': Could not load 'hydra/launcher/{plugin}'.")
+    assert message(error).endswith(f"pip install -e '.[{extra}]'")
