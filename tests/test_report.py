@@ -9,7 +9,7 @@ from conftest import ROOT
 from coin.report import collect, write_report, write_results
 from coin.report.paper import NDA
 from coin.report.runs import cells_of
-from coin.report.write import QUOTE, fill, texts, write_all
+from coin.report.write import QUOTE, fill, quotation, texts, write_all
 
 
 def run(code, experiment="cifar10_splits", nda=90.0, seed=0, samples=200, history=None, **overrides):
@@ -156,5 +156,19 @@ def test_committed_tables_are_what_the_committed_runs_say(folder, tmp_path):
 
 @pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "results").glob("*/README.md")]))
 def test_pages_quote_what_is_there(page, tmp_path):
-    for mark, name, end in QUOTE.findall(page.read_text()):
-        assert f"{mark}{(page.parent / name).read_text()}{end}" in page.read_text(), "python -m coin.report … --fill"
+    for mark, what, end in QUOTE.findall(page.read_text()):
+        assert f"{mark}{quotation(page, what)}{end}" in page.read_text(), "python -m coin.report … --fill"
+
+
+def test_rows_of_several_tables_are_quoted_as_one(tmp_path):
+    (tmp_path / "a.md").write_text("| x | y |\n|---|---:|\n| coin | 1 |\n| average | 2 |\n")
+    (tmp_path / "b.md").write_text("| x | y |\n|---|---:|\n| coin | 3 |\n| coin + ridge | 4 |\n")
+    page = tmp_path / "page.md"
+    assert quotation(page, "a.md") == (tmp_path / "a.md").read_text()
+    rows = ["| x | y |", "|---|---:|", "| average | 2 |", "| coin | 1 |", "| coin + ridge | 4 |"]
+    assert quotation(page, "a.md: average, coin; b.md: coin + ridge").splitlines() == rows
+    with pytest.raises(ValueError, match=r"the row regmean of .*; it has coin, average"):
+        quotation(page, "a.md: regmean")
+    (tmp_path / "b.md").write_text("| x | z |\n|---|---:|\n| coin | 3 |\n")
+    with pytest.raises(ValueError, match="other columns"):
+        quotation(page, "a.md; b.md")

@@ -34,26 +34,40 @@ def write_all(folder: Path, console: Console | None = None) -> list[Path]:
     return [*written, readme] if readme.is_file() and fill(readme) else written
 
 
-QUOTE = re.compile(r"(<!-- quote (\S+) -->\n).*?(<!-- end of quote -->)", re.S)
+QUOTE = re.compile(r"(<!-- quote (.+?) -->\n).*?(<!-- end of quote -->)", re.S)
 
 
 def fill(page: Path) -> bool:
-    """Puts the files a page quotes into it; whether it quotes any.
+    """Puts what a page quotes into it; whether it quotes anything.
 
-    It does so between the lines `<!-- quote FILE -->` (as seen from the page) and `<!-- end of quote -->`.
+    It does so between the lines `<!-- quote FILE -->` (as seen from the page) and `<!-- end of quote -->`. Of a table,
+    `FILE: coin, average` takes these rows alone, and `FILE; OTHER: coin + ridge` adds rows of another.
     """
     text = page.read_text()
-
-    def quoted(match: re.Match) -> str:
-        file = page.parent / match[2]
-        if not file.is_file():
-            raise ValueError(f"{page} quotes {match[2]}, which is not there; make its report first")
-        return f"{match[1]}{file.read_text()}{match[3]}"
-
-    filled = QUOTE.sub(quoted, text)
+    filled = QUOTE.sub(lambda match: f"{match[1]}{quotation(page, match[2])}{match[3]}", text)
     if filled != text:
         page.write_text(filled)
     return bool(QUOTE.search(text))
+
+
+def quotation(page: Path, what: str) -> str:
+    quoted: list[str] = []
+    for part in what.split("; "):
+        name, _, wanted = part.partition(": ")
+        file = page.parent / name
+        if not file.is_file():
+            raise ValueError(f"{page} quotes {name}, which is not there; make its report first")
+        lines = file.read_text().splitlines()
+        if wanted:
+            rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("|")}
+            missing = [label for label in wanted.split(", ") if label not in rows]
+            if missing:
+                raise ValueError(f"{page} quotes the row {missing[0]} of {name}; it has {', '.join(list(rows)[2:])}")
+            lines = [*lines[:2], *(rows[label] for label in wanted.split(", "))]
+        if quoted and quoted[0] != lines[0]:
+            raise ValueError(f"{page} quotes tables with other columns as one: {what}")
+        quoted += lines[2:] if quoted else lines
+    return "\n".join(quoted) + "\n"
 
 
 def write_report(folder: Path, out: Path, console: Console | None = None) -> list[Path]:
