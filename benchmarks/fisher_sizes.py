@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from coin.codes import Coin
+from coin.digests import digest_of
 from coin.report.tables import marked_down
 from coin.store import Artifact, Store
 
@@ -27,19 +28,30 @@ GRID = tuple(Coin().grid)
 
 
 def fishers_of(store: Path) -> dict[str, dict[str, Tensor]]:
-    found = [Store.read(path) for path in sorted((store / "fishers").iterdir()) if not path.name.startswith(".")]
-    if not found:
-        raise SystemExit(f"error: {store} holds no Fishers; run encode.py code=coin with store={store}")
-
-    def kind(artifact: Artifact) -> str:
-        return str(artifact.recipe["architecture"])
-
-    usual = Counter(map(kind, found)).most_common(1)[0][0]
+    """One exact Fisher, on all samples of some draw, of every expert that was fine-tuned whole."""
+    experts = {}
+    for expert in artifacts(store, "experts"):
+        tensors = expert.tensors()
+        experts[digest_of(*(tensors[key] for key in sorted(tensors)))] = expert.path.name
     chosen: dict[str, Artifact] = {}
-    for artifact in found:
-        if kind(artifact) == usual and artifact.recipe["directions"] == "Exact()":
-            chosen.setdefault(artifact.record["name"], artifact)
-    return {name: in_order(artifact.tensors()) for name, artifact in chosen.items()}
+    for artifact in artifacts(store, "fishers"):
+        recipe = artifact.recipe
+        plain = set(recipe["trainer"]) <= {"precision"} and "rows" not in recipe and recipe["directions"] == "Exact()"
+        if plain and recipe["expert"] in experts:
+            chosen.setdefault(experts[recipe["expert"]], artifact)
+    usual = Counter(str(artifact.recipe["architecture"]) for artifact in chosen.values()).most_common(1)
+    if not chosen:
+        raise SystemExit(f"error: {store} holds no Fishers of experts; run encode.py code=coin with store={store}")
+    return {
+        name.rsplit("-", 1)[0]: in_order(artifact.tensors())
+        for name, artifact in chosen.items()
+        if str(artifact.recipe["architecture"]) == usual[0][0]
+    }
+
+
+def artifacts(store: Path, kind: str) -> list[Artifact]:
+    folder = store / kind
+    return [Store.read(path) for path in sorted(folder.glob("[!.]*"))] if folder.is_dir() else []
 
 
 def in_order(fisher: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -43,7 +43,8 @@ def obtain_base(
     recipe = {"model": model.recipe(), "num_classes": num_classes}
     name = f"{model.name}-{model_origin(model)}"
     if model.weights == "rotations":
-        recipe |= {"pretraining": pretraining.recipe(), "trainer": trainer_recipe}
+        own = {key: value for key, value in trainer_recipe.items() if key != "max_steps"}
+        recipe |= {"pretraining": pretraining.recipe(), "trainer": own}
         if not train_missing:
             check_there(store, "bases", name, recipe)
 
@@ -60,6 +61,7 @@ def obtain_base(
             logger=False,
             enable_checkpointing=False,
             limit_val_batches=0,
+            max_steps=-1,  # a limit is meant for the experts
             devices=1,  # BatchNorm's statistics are those of whole batches
             num_nodes=1,
             strategy="auto",
@@ -141,7 +143,8 @@ def obtain_expert(
         except ValueError:
             last.unlink(missing_ok=True)  # nobody wants to continue from there
             raise
-        if "test/accuracy" not in trainer.callback_metrics:  # a training that was killed after its last epoch
+        if "test/accuracy" not in trainer.callback_metrics or trainer.max_steps != -1:
+            # a training that was killed after its last epoch, or that ended within one
             trainer.validate(module, datamodule=data, verbose=False)
         accuracy = 100 * float(trainer.callback_metrics["test/accuracy"])
         return tensors, {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 2)}
@@ -180,7 +183,8 @@ def stretched(expert: Expert, base: nn.Module, factor: float) -> Expert:
     """The expert θ_0 + factor (θ_i − θ_0): as if it had been fine-tuned less, or more, in the same direction."""
     own, origin = parameters.trainable(expert.network), dict(base.named_parameters())
     params = {name: origin[name].detach().lerp(value, factor) for name, value in own.items()}
-    return replace(expert, network=parameters.load(expert.network, params), digest=digest_of(*params.values()))
+    network = parameters.load(expert.network, params)
+    return replace(expert, network=network, digest=digest_of(*network.state_dict().values()))
 
 
 # Arguments of the Trainer that say where and how it runs, not what comes out of it beyond float rounding.

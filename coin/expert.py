@@ -81,9 +81,6 @@ class ExpertModule(L.LightningModule):
         self.accuracy.update(self(images), labels)
         self.log("test/accuracy", self.accuracy, on_epoch=True, prog_bar=True, batch_size=len(labels))
 
-    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return self(batch[0])
-
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]
         return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay)

@@ -54,10 +54,6 @@ class Artifact:
     def tensors(self) -> dict[str, Tensor]:
         return load_file(self.path / "tensors.safetensors")
 
-    @property
-    def bytes(self) -> int:
-        return (self.path / "tensors.safetensors").stat().st_size
-
 
 class Damaged(ValueError):
     """An artifact that is not what was written."""

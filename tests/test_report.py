@@ -1,5 +1,6 @@
 import csv
 import json
+import math
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from conftest import ROOT
 
 from coin.report import collect, write_report, write_results
+from coin.report.figures import figures
 from coin.report.paper import NDA
 from coin.report.runs import cells_of
 from coin.report.write import QUOTE, fill, quotation, texts, write_all
@@ -172,3 +174,69 @@ def test_rows_of_several_tables_are_quoted_as_one(tmp_path):
     (tmp_path / "b.md").write_text("| x | z |\n|---|---:|\n| coin | 3 |\n")
     with pytest.raises(ValueError, match="other columns"):
         quotation(page, "a.md; b.md")
+
+
+def test_runs_that_were_tuned_in_another_way_are_no_seeds(tmp_path):
+    runs = [
+        {**run("coin", nda=90.0 + i), "tuning": {"criterion": c, "folds": 0}}
+        for i, c in enumerate(("nda", "divergence"))
+    ]
+    assert [cell.label for cell in cells_of(runs)] == ["coin tuning=divergence", "coin tuning=nda"]
+    repeated = cells_of([run("coin", nda=90.0), run("coin", nda=91.0), run("coin", nda=92.0, seed=1)])
+    assert [cell.nda()[0] for cell in repeated] == [91.5]
+
+
+def test_settings_are_told_apart_by_as_many_words_as_it_takes():
+    first, second = "experts.split1.finetune.learning_rate", "experts.split2.finetune.learning_rate"
+    runs = [run("coin", **{first: "1e-4"}), run("coin", **{second: "1e-4"}), run("coin")]
+    labels = ["coin split1.finetune.learning_rate=1e-4", "coin split2.finetune.learning_rate=1e-4", "coin"]
+    assert sorted(cell.label for cell in cells_of(runs)) == sorted(labels)
+    both = [run("coin", **{first: rate, second: rate}) for rate in ("1e-4", "1e-5", "1e-6")]
+    assert [cell.label for cell in cells_of(both)] == [
+        f"coin learning_rate={rate}" for rate in ("1e-6", "1e-5", "1e-4")
+    ]
+
+
+@pytest.mark.parametrize("override", [{"stretch": "0.5"}, {"trainer.max_steps": "50"}, {"model": "resnet18"}])
+def test_the_papers_number_stands_beside_runs_like_the_papers(override):
+    (cell,) = cells_of([run("coin", **override)])
+    assert cell.paper() is None
+    (cell,) = cells_of([run("coin", model="resnet50")])
+    assert cell.paper() == 97.96
+
+
+def test_mixed_and_undefined_runs_are_reported(tmp_path):
+    """An experiment without the curve's setting, runs of an older version, and an expert that is never right."""
+    runs = [run("coin", experiment="digits"), *(run("coin", **{"code.damping": d}) for d in ("1e-3", "1e-2", "1e-1"))]
+    runs += [with_experts(run("coin", **{"trainer.max_steps": str(s)}), s / 50) for s in (50, 100, 200)]
+    runs += [run("average", nda=math.nan), run("average", nda=math.nan, seed=1)]
+    for expert in runs[-1]["experts"]:
+        expert["own_classes_nda"] = math.nan
+    names = {path.name for path in write_report(write(tmp_path, runs), tmp_path)}
+    assert {"nda_against_damping.png", "nda_against_distance.png"} <= names and "own_classes.md" not in names
+    only_undefined = write(tmp_path / "undefined", [run("average", nda=math.nan)])
+    assert "nda.png" in {path.name for path in write_report(only_undefined, only_undefined)}
+
+
+def test_curves_are_drawn_once_whatever_decodes(tmp_path):
+    history = [{"epoch": e, "train_nda": 50 + e} for e in range(1, 4)]
+    runs = [{**run("distillation", history=history), "decoder": d} for d in ("analytic", "ridge")]
+    runs.append(run("coin_refined", history=[{"epoch": 0, "unseen_loss": 1.0}]))
+    drawn = dict(figures(cells_of(runs)))["nda_per_epoch"]
+    assert [axis.get_title() for axis in drawn.axes if axis.get_visible()] == ["distillation on cifar10_splits"]
+
+
+def test_a_row_of_several_tables_and_a_quote_without_an_end(tmp_path):
+    (tmp_path / "a.md").write_text("| x | y |\n|---|---:|\n| coin | 1 |\n\n| z | y |\n|---|---:|\n| coin | 2 |\n")
+    page = tmp_path / "page.md"
+    with pytest.raises(ValueError, match="several tables"):
+        quotation(page, "a.md: coin")
+    text = "<!-- quote a.md -->\nprose\n<!-- quote a.md -->\nold\n<!-- end of quote -->\n"
+    page.write_text(text)
+    assert fill(page) and page.read_text() == text.replace("old\n", (tmp_path / "a.md").read_text())
+
+
+def test_loose_runs_are_no_comparison(tmp_path):
+    write(tmp_path / "runs", [run("coin")])
+    with pytest.raises(ValueError, match="put the runs of a comparison together"):
+        write_all(tmp_path)

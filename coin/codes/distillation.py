@@ -129,7 +129,7 @@ class Distillation(Code):
         module = Student(student, self.learning_rate, self.weight_decay, scores)
         data = StudentData(torch.cat(list(coding.batches)), target, self.batch_size, self.seed)
         make = self.trainer or default_trainer
-        trainer = make(max_epochs=epochs, logger=False, enable_checkpointing=False)
+        trainer = make(max_epochs=epochs, max_steps=-1, logger=False, enable_checkpointing=False)
         module.train()
         trainer.fit(module, datamodule=data)
         if trainer.interrupted:
@@ -200,7 +200,8 @@ class Student(L.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]
-        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
+        fused = not self.trainer.gradient_clip_val  # in mixed precision the two exclude each other
+        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
 
 
 def default_trainer(**settings) -> L.Trainer:

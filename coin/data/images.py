@@ -198,6 +198,3 @@ class ImageData(L.LightningDataModule, abc.ABC):
     def val_dataloader(self) -> DataLoader:
         assert self.test_set is not None, "setup() comes first"
         return self.loader(self.test_set)
-
-    def test_dataloader(self) -> DataLoader:
-        return self.val_dataloader()

@@ -16,7 +16,9 @@ def main() -> None:
         prog="python -m coin.report", description="Tables and figures from a folder of runs."
     )
     parser.add_argument("folder", type=Path, help="a folder with results.json files anywhere below it, or with runs/")
-    parser.add_argument("--out", type=Path, help="where to write them (default: the same folder)")
+    parser.add_argument(
+        "--out", type=Path, help="where to write them (default: the folder itself, or NAME for runs/NAME)"
+    )
     parser.add_argument("--fill", type=Path, metavar="PAGE", help="a Markdown page that quotes what is written")
     arguments = parser.parse_args()
     with one_line_errors():

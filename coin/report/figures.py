@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from coin.report.runs import Cell, number, short
+from coin.report.runs import Cell, number
 
 AXES = {"samples": "samples P", "damping": "damping λ", "beta": "weight β₁ of the first expert"}
 
@@ -23,17 +23,18 @@ def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
     keys = list(dict.fromkeys(key for cell in cells for key in cell.variant))
     curves = [key for key in keys if len({as_number(c.variant[key]) for c in cells if key in c.variant} - {None}) > 2]
     for key in curves:
-        yield f"nda_against_{short(key)}", against(cells, key)
+        yield f"nda_against_{key}", against(cells, key)
     if not curves:
         yield "nda", bars(cells)
         if len(cells) > 2:
             yield "nda_against_seconds", costs(cells)
     distances = [{c.runs[0]["distance"] for c in group if "distance" in c.runs[0]} for group in by_experiment(cells)]
     if max(map(len, distances)) > 2:
-        yield "nda_against_distance", scatter(cells, "distance", "‖θ₁ − θ₂‖, distance of the experts")
+        known = [cell for cell in cells if "distance" in cell.runs[0]]
+        yield "nda_against_distance", scatter(known, "distance", "‖θ₁ − θ₂‖, distance of the experts")
     if len(cells) > 2 and all("margin" in expert for cell in cells for run in cell.runs for expert in run["experts"]):
         yield "nda_against_error", errors(cells)
-    if any("history" in run for cell in cells for run in cell.runs):
+    if any(curves_of(run) for cell in cells for run in cell.runs):
         yield "nda_per_epoch", histories(cells)
 
 
@@ -74,7 +75,7 @@ def bars(cells: Sequence[Cell]) -> Figure:
                 axis.plot(*zip(*marks, strict=True), marker="D", color="black", linestyle="none", label="paper")
         axis.set_yticks(range(len(codes)), codes)
         axis.invert_yaxis()
-        lowest = min(cell.nda()[0] for cell in chosen)
+        lowest = min((cell.nda()[0] for cell in chosen if math.isfinite(cell.nda()[0])), default=0)
         axis.set_xlim(max(0, math.floor((lowest - 10) / 10) * 10), 102)
         axis.set_xlabel("average NDA, %")
         axis.set_title(experiment)
@@ -89,7 +90,7 @@ def bars(cells: Sequence[Cell]) -> Figure:
 
 def code_of(cell: Cell) -> str:
     """The code with its settings, whatever the decoder."""
-    return " ".join([cell.code, *(f"{short(k)}={v}" for k, v in cell.variant.items())])
+    return " ".join([cell.code, *(f"{k}={v}" for k, v in cell.variant.items())])
 
 
 MARKERS = "osD^v<>P*X"
@@ -142,7 +143,7 @@ def scatter(cells: Sequence[Cell], key: str, label: str) -> Figure:
             x, y = [c.runs[0][key] for c in own], [c.nda()[0] for c in own]
             axis.plot(x, y, "o", color=f"C{names.index(name) % 10}", label=name)
             for cell, place in zip(own, zip(x, y, strict=True), strict=True):
-                settings = " ".join(f"{short(k)}={v}" for k, v in cell.variant.items())
+                settings = " ".join(f"{k}={v}" for k, v in cell.variant.items())
                 axis.annotate(settings, place, xytext=(3, 3), textcoords="offset points", fontsize=6)
         axis.set_xlabel(label)
         axis.set_ylabel("average NDA, %")
@@ -192,9 +193,9 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
         for i, (label, (mean, _)) in enumerate(flat.items()):  # no value of the setting: for comparison
             axis.axhline(mean, linestyle="--", color=f"C{(len(lines) + i) % 10}", label=label)
         values = [x for points in lines.values() for x, _, _ in points]
-        if min(values) > 0 and max(values) / min(values) >= 10:
+        if values and min(values) > 0 and max(values) / min(values) >= 10:
             axis.set_xscale("log")
-        axis.set_xlabel(AXES.get(short(key), key))
+        axis.set_xlabel(AXES.get(key, key))
         axis.set_ylabel("average NDA, %")
         axis.set_title(experiment)
         axis.grid(alpha=0.3)
@@ -203,12 +204,21 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
     return figure
 
 
+def curves_of(run: dict) -> bool:
+    """Whether the run has an NDA for every epoch."""
+    return any("train_nda" in point for point in run.get("history", []))
+
+
 def histories(cells: Sequence[Cell]) -> Figure:
-    """NDA on the P samples and on test samples after every epoch of a code that trains, a line a seed."""
-    chosen = [cell for cell in cells if any("history" in run for run in cell.runs)]
+    """NDA on the P samples and on test samples after every epoch of a code that trains, a line a seed.
+
+    It is told for the paper's formula whatever decodes in the end, so one decoder's runs are enough.
+    """
+    trained = [cell for cell in cells if any(map(curves_of, cell.runs))]
+    chosen = list({(c.experiment, code_of(c)): replace(c, decoder="analytic") for c in trained}.values())
     figure, axes = panels(len(chosen))
     for axis, cell in zip(axes, chosen, strict=True):
-        for i, run in enumerate(run for run in cell.runs if "history" in run):
+        for i, run in enumerate(filter(curves_of, cell.runs)):
             epochs = [point["epoch"] for point in run["history"]]
             for key, color, label in (("train_nda", "C0", "the P samples"), ("test_nda", "C1", "test samples")):
                 if all(key in point for point in run["history"]):

@@ -28,6 +28,9 @@ IGNORED = {
 }
 
 
+# Overrides with which experts are not the paper's.
+OTHER_EXPERTS = {"stretch", "trainer.max_steps", "data.image_size", "train_seed"}
+
 # The order of rows: the paper's codes as the paper has them, then ours.
 CODES = [
     "average",
@@ -86,20 +89,25 @@ class Cell:
     def label_without(self, left_out: str | None = None) -> str:
         """What tells it from other cells, but for one setting."""
         name = self.code if self.decoder == "analytic" else f"{self.code} + {self.decoder}"
-        return " ".join([name, *(f"{short(k)}={v}" for k, v in self.variant.items() if k != left_out)])
+        return " ".join([name, *(f"{k}={v}" for k, v in self.variant.items() if k != left_out)])
 
     @property
     def experts(self) -> list[str]:
         return [expert["name"] for expert in self.runs[0]["experts"]]
 
     def nda(self, expert: int | None = None) -> tuple[float, float]:
-        """Mean and standard deviation over the seeds, of one expert or of the average."""
+        """Mean and standard deviation over the seeds, of one expert or of the average; NaN where one is undefined."""
         values = [run["nda"] if expert is None else run["experts"][expert]["nda"] for run in self.runs]
+        if not all(map(math.isfinite, values)):
+            return math.nan, math.nan
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
 
     def paper(self, expert: int | None = None) -> float | None:
+        """The paper's number, where the runs are as the paper's."""
         run = self.runs[0]
-        if self.decoder != "analytic":
+        overrides = run.get("overrides", {})
+        other = any(key in OTHER_EXPERTS or key.startswith("experts.") for key in overrides)
+        if self.decoder != "analytic" or other or overrides.get("model", "resnet50") != "resnet50":
             return None
         numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])
         return None if numbers is None else numbers[2 if expert is None else expert]
@@ -117,24 +125,41 @@ def number(text: str) -> float:
         return math.nan
 
 
-def short(key: str) -> str:
-    return key.split(".")[-1]
+def settings_of(run: dict) -> dict[str, str]:
+    """What tells a run from others beside its code, decoder, experiment and seed: overrides, and how it was tuned."""
+    chosen = {k: v for k, v in run.get("overrides", {}).items() if k not in IGNORED and not k.startswith("hydra.")}
+    if "tuning" in run:  # a sweep's file may have chosen it
+        chosen |= {"tuning": run["tuning"]["criterion"], "tuning.folds": str(run["tuning"]["folds"])}
+    return chosen
+
+
+def names_of(keys: Sequence[str], settings: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Short names: the last word, or as many as tell two settings apart; those that are always equal share one."""
+    columns = {key: tuple(chosen.get(key) for chosen in settings) for key in keys}
+    names = {}
+    for key in keys:
+        words = key.split(".")
+        for i in range(len(words) - 1, -1, -1):
+            name = ".".join(words[i:])
+            if all(columns[k] == columns[key] for k in keys if f".{k}".endswith(f".{name}")):
+                break
+        names[key] = name
+    return names
 
 
 def cells_of(runs: Sequence[dict]) -> list[Cell]:
-    """Runs grouped by experiment, code and whatever else varies among them."""
-    settings = [
-        {k: v for k, v in run.get("overrides", {}).items() if k not in IGNORED and not k.startswith("hydra.")}
-        for run in runs
-    ]
+    """Runs grouped by experiment, code and whatever else varies among them; of runs with one seed the last counts."""
+    settings = [settings_of(run) for run in runs]
     keys = {key for chosen in settings for key in chosen}
     varying = sorted(key for key in keys if len({chosen.get(key) for chosen in settings}) > 1)
+    names = names_of(varying, settings)
     cells: dict[tuple, Cell] = {}
     for run, chosen in zip(runs, settings, strict=True):
-        variant = {key: chosen[key] for key in varying if key in chosen}
+        variant = {names[key]: chosen[key] for key in varying if key in chosen}
         decoder = run.get("decoder", "analytic")
         key = (run["experiment"], run["code"], decoder, tuple(variant.items()))
-        cells.setdefault(key, Cell(run["experiment"], run["code"], decoder, variant, [])).runs.append(run)
+        cell = cells.setdefault(key, Cell(run["experiment"], run["code"], decoder, variant, []))
+        cell.runs = [*(other for other in cell.runs if other.get("seed") != run.get("seed")), run]
 
     def place(cell: Cell) -> tuple:
         """Experiments and codes in the paper's order, others behind; settings by size."""

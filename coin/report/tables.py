@@ -4,12 +4,12 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rich.table import Table
 
-from coin.report.runs import Cell, short
+from coin.report.runs import Cell
 
 
 def run_table(results: dict) -> Table:
@@ -61,9 +61,13 @@ def grid(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]], set[tuple[i
                 reference = cell.paper()
                 row.append("" if reference is None else f"{reference:.2f}")
             row.append(f"{cell.seconds():.1f}")
-        scores = [cell.nda()[0] if cell else -math.inf for cell in column]
-        best |= {(i, start + len(names)) for i, score in enumerate(scores) if score == max(scores)}
+        top = highest(cell for cell in column if cell)
+        best |= {(i, start + len(names)) for i, cell in enumerate(column) if cell and cell.nda()[0] == top}
     return header, rows, best
+
+
+def highest(cells: Iterable[Cell]) -> float:
+    return max((mean for mean, _ in (cell.nda() for cell in cells) if math.isfinite(mean)), default=math.nan)
 
 
 def decoders(cells: Sequence[Cell]) -> str:
@@ -72,10 +76,10 @@ def decoders(cells: Sequence[Cell]) -> str:
     columns = [(e, d) for e in experiments for d in dict.fromkeys(c.decoder for c in cells if c.experiment == e)]
     rows = list(dict.fromkeys((cell.code, tuple(cell.variant.items())) for cell in cells))
     by_place = {(cell.code, tuple(cell.variant.items()), cell.experiment, cell.decoder): cell for cell in cells}
-    best = {e: max(cell.nda()[0] for cell in cells if cell.experiment == e) for e in experiments}
+    best = {e: highest(cell for cell in cells if cell.experiment == e) for e in experiments}
     table = []
     for code, variant in rows:
-        texts = [" ".join([code, *(f"{short(k)}={v}" for k, v in variant)])]
+        texts = [" ".join([code, *(f"{k}={v}" for k, v in variant)])]
         for experiment, decoder in columns:
             cell = by_place.get((code, variant, experiment, decoder))
             text = plus_minus(*cell.nda()) if cell else ""
@@ -118,7 +122,7 @@ def averages(cells: Sequence[Cell]) -> str:
     """Markdown: a row a code, a column an experiment: the average NDA, and in brackets what the paper has."""
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
     by_place = {(cell.label, cell.experiment): cell for cell in cells}
-    best = {e: max(cell.nda()[0] for cell in cells if cell.experiment == e) for e in experiments}
+    best = {e: highest(cell for cell in cells if cell.experiment == e) for e in experiments}
     rows = []
     for label in dict.fromkeys(cell.label for cell in cells):
         row = [label]
@@ -136,7 +140,8 @@ def experts(cells: Sequence[Cell]) -> str:
     """Markdown: a row a set of experts, how good and how far from one another they are, and the NDA of every code."""
     groups: dict[tuple, list[Cell]] = {}
     for cell in (cell for cell in cells if "distance" in cell.runs[0]):
-        groups.setdefault((cell.experiment, *facts(cell, "accuracy"), cell.runs[0]["distance"]), []).append(cell)
+        key = (cell.experiment, *facts(cell, "accuracy"), f"{cell.runs[0]['distance']:.3g}")
+        groups.setdefault(key, []).append(cell)
     shared = {
         key: dict(set.intersection(*(set(cell.variant.items()) for cell in group))) for key, group in groups.items()
     }
@@ -150,7 +155,7 @@ def experts(cells: Sequence[Cell]) -> str:
     for key, group in groups.items():
         cell, common = group[0], shared[key]
         found = {label(c, common): plus_minus(*c.nda()) for c in group}
-        name = " ".join([cell.experiment, *(f"{short(k)}={v}" for k, v in sorted(common.items()))])
+        name = " ".join([cell.experiment, *(f"{k}={v}" for k, v in sorted(common.items()))])
         numbers = [facts(cell, "accuracy"), facts(cell, "distance"), [cell.runs[0]["distance"]]]
         numbers += [facts(cell, "logit_sd"), facts(cell, "margin")]
         texts = [" / ".join(f"{x:.2f}" for x in chosen) for chosen in numbers]
@@ -160,8 +165,8 @@ def experts(cells: Sequence[Cell]) -> str:
 
 def own_classes(cells: Sequence[Cell]) -> str:
     """Markdown: average NDA where only an expert's own classes may be named, for experts of some of the classes."""
-    chosen = [cell for cell in cells if names_fewer_classes(cell)]
-    experiments = list(dict.fromkeys(cell.experiment for cell in chosen))
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells if names_fewer_classes(cell)))
+    chosen = [c for c in cells if c.experiment in experiments and facts(c, "own_classes_nda")]
     by_place = {(cell.label, cell.experiment): cell for cell in chosen}
     rows = []
     for label in dict.fromkeys(cell.label for cell in chosen):
@@ -173,7 +178,8 @@ def own_classes(cells: Sequence[Cell]) -> str:
 
 
 def names_fewer_classes(cell: Cell) -> bool:
-    return any(expert.get("own_classes_nda", expert["nda"]) != expert["nda"] for expert in cell.runs[0]["experts"])
+    both = [(e["nda"], e["own_classes_nda"]) for e in cell.runs[0]["experts"] if "own_classes_nda" in e]
+    return any(own != nda for nda, own in both if math.isfinite(nda))
 
 
 def facts(cell: Cell, key: str) -> list[float]:

@@ -29,12 +29,15 @@ def texts(cells: Sequence[Cell]) -> dict[str, str]:
 def write_all(folder: Path, console: Console | None = None) -> list[Path]:
     """A folder of results: the report of runs/NAME goes to NAME, and what README.md quotes of it is renewed."""
     groups = sorted(path for path in (folder / "runs").iterdir() if path.is_dir())
+    loose = [path for path in groups if (path / "results.json").exists()]
+    if loose:
+        raise ValueError(f"{loose[0]} is a run; put the runs of a comparison together, as {folder}/runs/NAME/RUN")
     written = [path for group in groups for path in write_report(group, folder / group.name, console)]
     readme = folder / "README.md"
     return [*written, readme] if readme.is_file() and fill(readme) else written
 
 
-QUOTE = re.compile(r"(<!-- quote (.+?) -->\n).*?(<!-- end of quote -->)", re.S)
+QUOTE = re.compile(r"(<!-- quote ([^\n]+) -->\n)(?:(?!<!-- quote ).)*?(<!-- end of quote -->)", re.S)
 
 
 def fill(page: Path) -> bool:
@@ -59,7 +62,10 @@ def quotation(page: Path, what: str) -> str:
             raise ValueError(f"{page} quotes {name}, which is not there; make its report first")
         lines = file.read_text().splitlines()
         if wanted:
-            rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("|")}
+            labels = [line.split("|")[1].strip() for line in lines if line.startswith("|")]
+            if labels.count("---") > 1:
+                raise ValueError(f"{page} quotes rows of {name}, which has several tables; quote it whole")
+            rows = dict(zip(labels, lines, strict=True))
             missing = [label for label in wanted.split(", ") if label not in rows]
             if missing:
                 raise ValueError(f"{page} quotes the row {missing[0]} of {name}; it has {', '.join(list(rows)[2:])}")
