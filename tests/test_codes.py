@@ -1,5 +1,6 @@
 import copy
 
+import lightning as L
 import pytest
 import reference
 import torch
@@ -275,6 +276,19 @@ def test_distillation_learns_the_ensemble_and_leaves_a_history():
     average = Average().encode(problem)
     for name, value in closer.encode(problem).items():
         torch.testing.assert_close(value, average[name], atol=1e-6, rtol=1e-6)
+
+
+def test_students_are_trained_in_mixed_precision_with_clipped_gradients():
+    """Fused optimizers refuse the two together."""
+
+    def trainer(**settings):
+        return L.Trainer(accelerator="cpu", precision="bf16-mixed", gradient_clip_val=1.0, **settings)
+
+    base, found = experts(2)
+    networks = [network.float() for network in (base, *found)]
+    code = Distillation(epochs=1, learning_rate=1e-2, trainer=trainer)
+    coded = coin.encode(networks[1:], [torch.randn(20, 4)], code=code, base=networks[0])
+    assert any(not torch.equal(a, b) for a, b in zip(coded.parameters(), base.parameters(), strict=True))
 
 
 def test_distillation_leaves_batch_norm_alone():

@@ -267,3 +267,19 @@ def test_an_expert_made_elsewhere_is_taken(digits_run, tmp_path):
 def test_a_launcher_that_is_not_installed_says_how_to_get_it(plugin, extra):
     error = ConfigCompositionException(f"In 'hydra/launcher/{extra}': Could not load 'hydra/launcher/{plugin}'.")
     assert message(error).endswith(f"pip install -e '.[{extra}]'")
+
+
+def test_a_limit_of_steps_is_the_experts_alone(digits_run, tmp_path):
+    """θ_0 stays, a student gets all its steps, and an expert that ended within an epoch is judged at its end."""
+    bases = sorted((Path(os.environ["COIN_STORE"]) / "bases").iterdir())
+    args = ("trainer.max_steps=35", "code=distillation", "code.epochs=3")
+    finished = run_script("encode.py", *args, f"hydra.run.dir={tmp_path}", "logger=csv")
+    assert finished.code == 0, finished.err
+    assert sorted((Path(os.environ["COIN_STORE"]) / "bases").iterdir()) == bases
+    results = results_of(tmp_path)
+    assert len(results["history"]) == 3  # 75 steps
+    folders = [line.split(": ")[1] for line in finished.out.splitlines() if line.startswith("expert ")]
+    for folder, expert in zip(folders, results["experts"], strict=True):
+        assert json.loads((Path(folder) / "record.json").read_text())["facts"]["accuracy"] == pytest.approx(
+            expert["accuracy"], abs=1e-3
+        )
