@@ -97,20 +97,17 @@ MARKERS = "osD^v<>P*X"
 
 
 def costs(cells: Sequence[Cell]) -> Figure:
-    """Average NDA against the seconds of encoding: a colour a decoder, a marker a code."""
+    """Average NDA against the seconds of encoding: a marker a code, a colour a decoder, or a code if there is one."""
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
     decoders = list(dict.fromkeys(cell.decoder for cell in cells))
     codes = list(dict.fromkeys(map(code_of, cells)))
     figure, axes = panels(len(experiments))
     for axis, experiment in zip(axes, experiments, strict=True):
         for cell in (cell for cell in cells if cell.experiment == experiment):
-            axis.plot(
-                max(cell.seconds(), 1e-2),
-                cell.nda()[0],
-                marker=MARKERS[codes.index(code_of(cell)) % len(MARKERS)],
-                color=f"C{decoders.index(cell.decoder)}",
-                linestyle="none",
-            )
+            i = codes.index(code_of(cell))
+            color = f"C{decoders.index(cell.decoder)}" if len(decoders) > 1 else f"C{i % 10}"
+            x, y = max(cell.seconds(), 1e-2), cell.nda()[0]
+            axis.plot(x, y, marker=MARKERS[i % len(MARKERS)], color=color, linestyle="none")
         axis.set_xscale("log")
         axis.set_xlabel("seconds of encoding")
         axis.set_ylabel("average NDA, %")
@@ -119,10 +116,9 @@ def costs(cells: Sequence[Cell]) -> Figure:
     handles = [Line2D([], [], color=f"C{i}", marker="s", linestyle="none", label=d) for i, d in enumerate(decoders)]
     if len(decoders) == 1:
         handles = []
-    handles += [
-        Line2D([], [], color="grey", marker=MARKERS[i % len(MARKERS)], linestyle="none", label=code)
-        for i, code in enumerate(codes)
-    ]
+    for i, code in enumerate(codes):
+        color = "grey" if len(decoders) > 1 else f"C{i % 10}"
+        handles.append(Line2D([], [], color=color, marker=MARKERS[i % len(MARKERS)], linestyle="none", label=code))
     figure.tight_layout()
     figure.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
@@ -163,7 +159,7 @@ def errors(cells: Sequence[Cell]) -> Figure:
         x = [expert["decoding_error"] / expert["margin"] for expert in experts]
         y = [expert["nda"] for expert in experts]
         axis.plot(x, y, MARKERS[i % len(MARKERS)], color=f"C{i % 10}", alpha=0.7, label=name)
-    axis.set_xscale("log")
+    axis.set_xlim(left=0)
     axis.set_xlabel("error of a decoded output / median margin of the expert")
     axis.set_ylabel("NDA of an expert, %")
     axis.grid(alpha=0.3)
