@@ -7,7 +7,7 @@ import reference
 import torch
 from torch import nn
 
-from coin.fisher import DiagonalFisher, Exact, Probes, diagonal_fisher
+from coin.fisher import DiagonalFisher, Exact, Likelihood, Probes, diagonal_fisher
 from coin.fisher.products import Direct, Pairs, pairs_is_cheaper
 
 RANDOM_SHAPES = {"conv1d": 8, "conv2d": 8, "conv3d": 8}
@@ -110,6 +110,21 @@ def test_probes_are_unbiased_and_do_not_depend_on_the_batches():
     assert relative_error(diagonal_fisher(network, [inputs.flip(0)], Probes(20)), few) < 1e-12
     with pytest.raises(ValueError, match="must be at least 1"):
         Probes(0)
+
+
+@pytest.mark.parametrize("name", ["mlp", "norms", "odd"])
+def test_the_likelihoods_fisher_is_that_of_the_log_probabilities(name):
+    """Σ_k p_k (∂ log p_k)², sample by sample and class by class."""
+    network, inputs = cases.make(name)
+    params = {n: p for n, p in network.named_parameters() if p.requires_grad}
+    truth = {n: torch.zeros_like(p) for n, p in params.items()}
+    for x in inputs.split(1):
+        logs = network(x).log_softmax(1)[0]
+        for log in logs:
+            gradients = torch.autograd.grad(log, list(params.values()), retain_graph=True, allow_unused=True)
+            for n, g in zip(truth, gradients, strict=True):
+                truth[n] += 0 if g is None else log.exp().detach() * g.square() / len(inputs)
+    assert relative_error(diagonal_fisher(network, [inputs], Likelihood()), truth) < 1e-9
 
 
 def test_probes_take_the_slow_path_too():

@@ -43,6 +43,26 @@ class Exact(Directions):
 
 
 @dataclass(frozen=True)
+class Likelihood(Directions):
+    """√p_k (e_k − p) for the class probabilities p, the softmax of the outputs.
+
+    The squares then sum to Σ_k p_k (∂ log p_k/∂θ)²: the Fisher of a classifier's likelihood, which Fisher merging
+    weighs by, exact as well. COIN's own is that of the outputs.
+    """
+
+    def count(self, outputs: int) -> int:
+        return outputs
+
+    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+        probabilities = outputs.detach().softmax(1)
+        for k in range(outputs.shape[1]):
+            root = probabilities[:, k].sqrt()
+            direction = -root[:, None] * probabilities
+            direction[:, k] += root
+            yield direction
+
+
+@dataclass(frozen=True)
 class Probes(Directions):
     """`probes` random ±1 directions a sample. They depend on the sample's contents and the seed alone, so that the
     estimate depends neither on the batch size nor on the number of devices."""
