@@ -56,6 +56,7 @@ def bars(cells: Sequence[Cell]) -> Figure:
     """Average NDA of every code, a panel an experiment, a bar a decoder, the paper's number as a mark."""
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
     decoders = list(dict.fromkeys(cell.decoder for cell in cells))
+    every = list(dict.fromkeys(map(code_of, cells)))
     rows = max(len({code_of(c) for c in cells if c.experiment == e}) for e in experiments)
     figure, axes = panels(len(experiments), height=1.2 + 0.35 * rows * max(1, 0.6 * len(decoders)))
     for axis, experiment in zip(axes, experiments, strict=True):
@@ -67,7 +68,7 @@ def bars(cells: Sequence[Cell]) -> Figure:
             places = [codes.index(code_of(c)) + (d - (len(decoders) - 1) / 2) * width for c in own]
             deviations = [0 if math.isnan(cell.nda()[1]) else cell.nda()[1] for cell in own]
             means = [cell.nda()[0] for cell in own]
-            colors = [f"C{i % 10}" for i in range(len(own))] if len(decoders) == 1 else f"C{d}"
+            colors = [f"C{every.index(code_of(c)) % 10}" for c in own] if len(decoders) == 1 else f"C{d}"
             label = decoder if len(decoders) > 1 else None
             axis.barh(places, means, height=width, xerr=deviations, color=colors, alpha=0.85, label=label)
             marks = [(cell.paper(), place) for cell, place in zip(own, places, strict=True) if cell.paper() is not None]
@@ -75,7 +76,8 @@ def bars(cells: Sequence[Cell]) -> Figure:
                 axis.plot(*zip(*marks, strict=True), marker="D", color="black", linestyle="none", label="paper")
         axis.set_yticks(range(len(codes)), codes)
         axis.invert_yaxis()
-        lowest = min((cell.nda()[0] for cell in chosen if math.isfinite(cell.nda()[0])), default=0)
+        shown = [value for cell in chosen for value in (cell.nda()[0], cell.paper()) if value is not None]
+        lowest = min(filter(math.isfinite, shown), default=0)
         axis.set_xlim(max(0, math.floor((lowest - 10) / 10) * 10), 102)
         axis.set_xlabel("average NDA, %")
         axis.set_title(experiment)
