@@ -85,15 +85,15 @@ def figure(fishers: dict[str, dict[str, Tensor]], path: Path) -> None:
         axis.fill_between(range(len(layers)), quantiles[:, 0], quantiles[:, 2], color=f"C{i % 10}", alpha=0.1)
     for damping in GRID:
         axis.axhline(damping, color="grey", linewidth=0.7, linestyle="--")
-        axis.annotate(f"λ = {damping:g}", (len(layers), damping), fontsize=7, va="center")
+        axis.annotate(f"λ = {damping:g}", (len(layers), damping), fontsize=7, va="bottom")
     starts = [i for i, layer in enumerate(layers) if i == 0 or part(layer) != part(layers[i - 1])]
     axis.set_xticks(starts, [part(layers[i]) for i in starts], rotation=45)
     axis.set_xlim(-1, len(layers) + 4)
     axis.set_yscale("log")
-    axis.set_ylim(bottom=1e-7)
+    axis.set_ylim(1e-7, 1e4)
     axis.set_ylabel("F of a weight: median, 10 % and 90 %")
     axis.set_xlabel("layer, from the input to the head")
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, loc="upper center", ncols=3)
     drawn.tight_layout()
     drawn.savefig(path, dpi=150)
 

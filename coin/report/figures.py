@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from coin.report.runs import Cell, number
 
@@ -223,6 +224,7 @@ def histories(cells: Sequence[Cell]) -> Figure:
                     y = [point[key] for point in run["history"]]
                     axis.plot(epochs, y, color=color, alpha=0.8, label=label if not i else None)
         axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel("average NDA, %")
         axis.set_title(f"{cell.label} on {cell.experiment}")
         axis.grid(alpha=0.3)
