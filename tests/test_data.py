@@ -115,7 +115,12 @@ def test_missing_files_without_a_network_say_where_they_go(tmp_path, monkeypatch
 
     monkeypatch.setattr("torchvision.datasets.mnist.download_and_extract_archive", refuse)
     with pytest.raises(ValueError, match=r"put its files under .*MNIST/raw"):
-        MNIST(tmp_path).setup()
+        MNIST(tmp_path / "mine").setup()
+    assert not list(tmp_path.iterdir())  # nothing is left of the attempt
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ValueError, match="no network"):
+        MNIST(tmp_path / "mine").setup()
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
 def folder_of_images(root, parts=("",), classes=("ants", "bees", "cats"), each=12, size=(20, 30)):

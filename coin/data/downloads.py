@@ -1,5 +1,7 @@
 """MNIST, FashionMNIST and CIFAR10: through torchvision, and CIFAR10 from its binary layout too."""
 
+from contextlib import suppress
+
 import torch
 import torchvision
 from torch import Tensor
@@ -14,9 +16,14 @@ class Downloaded(ImageData):
     folder: str  # what lies below root
 
     def load(self, train: bool) -> Images:
+        folder = self.root / self.folder
+        absent = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
             found = self.source(str(self.root), train=train, download=True)
         except (RuntimeError, OSError, ValueError, EOFError, KeyError) as error:
+            for path in absent:  # torchvision makes folders before it knows whether there is a network
+                with suppress(OSError):
+                    path.rmdir()
             raise ValueError(
                 f"data.root={self.root}: {self.name} is not there, or is damaged, and cannot be downloaded "
                 f"({' '.join(str(error).split())}); put its files under {self.root / self.folder}"
