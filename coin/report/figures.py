@@ -35,7 +35,7 @@ def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
         yield "nda_against_distance", scatter(known, "distance", "‖θ₁ − θ₂‖, distance of the experts")
     if len(cells) > 2 and all("margin" in expert for cell in cells for run in cell.runs for expert in run["experts"]):
         yield "nda_against_error", errors(cells)
-    if any(curves_of(run) for cell in cells for run in cell.runs):
+    if any(has_curves(run) for cell in cells for run in cell.runs):
         yield "nda_per_epoch", histories(cells)
 
 
@@ -203,7 +203,7 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
     return figure
 
 
-def curves_of(run: dict) -> bool:
+def has_curves(run: dict) -> bool:
     """Whether the run has an NDA for every epoch."""
     return any("train_nda" in point for point in run.get("history", []))
 
@@ -213,11 +213,11 @@ def histories(cells: Sequence[Cell]) -> Figure:
 
     It is told for the paper's formula whatever decodes in the end, so one decoder's runs are enough.
     """
-    trained = [cell for cell in cells if any(map(curves_of, cell.runs))]
+    trained = [cell for cell in cells if any(map(has_curves, cell.runs))]
     chosen = list({(c.experiment, code_of(c)): replace(c, decoder="analytic") for c in trained}.values())
     figure, axes = panels(len(chosen))
     for axis, cell in zip(axes, chosen, strict=True):
-        for i, run in enumerate(filter(curves_of, cell.runs)):
+        for i, run in enumerate(filter(has_curves, cell.runs)):
             epochs = [point["epoch"] for point in run["history"]]
             for key, color, label in (("train_nda", "C0", "the P samples"), ("test_nda", "C1", "test samples")):
                 if all(key in point for point in run["history"]):
