@@ -53,7 +53,8 @@ def obtain_base(
         if model.weights != "rotations":
             return network.state_dict(), {}
         start = time.perf_counter()
-        body = model.build(max(num_classes, TURNS))  # its own head; θ_0 gets the fresh one
+        usual = replace(model, head_scale=1.0)
+        body = usual.build(max(num_classes, TURNS))  # its own head; θ_0 gets the fresh one
         L.seed_everything(pretraining.seed, verbose=False)
         pretraining.data.seed = pretraining.seed
         trainer = make_trainer(

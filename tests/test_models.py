@@ -35,6 +35,17 @@ def test_building_does_not_disturb_the_global_random_state():
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_a_head_scaled_up_is_another_base_of_the_same_function():
+    plain, large = Small(weights="none"), Small(weights="none", head_scale=5)
+    a, b = plain.build(10).state_dict(), large.build(10).state_dict()
+    assert all(torch.equal(b[name], 5 * a[name] if name.startswith("fc.") else a[name]) for name in a)
+    assert "head_scale" not in plain.recipe() and plain.recipe() != large.recipe()
+    assert plain.shape() == large.shape()
+    for bad in (0, -1, float("nan"), "large"):
+        with pytest.raises(ValueError, match=r"model\.head_scale=.*: must be a positive number"):
+            Small(weights="none", head_scale=bad)
+
+
 class Malicious:
     def __reduce__(self):
         return (open, ("/tmp/coin-was-here", "w"))

@@ -6,6 +6,7 @@ own weights), `rotations` (pre-trained here, see `coin.pretraining`) or the path
 
 import abc
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,11 @@ class Model(abc.ABC):
 
     weights: str | None = "none"
     seed: int = 0
+    head_scale: float = 1.0  # of the fresh head: the larger, the less the body has to move for the same outputs
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.head_scale, int | float) and 0 < self.head_scale < math.inf):
+            raise ValueError(f"model.head_scale={self.head_scale}: must be a positive number; 1 is the usual head")
         self.weights = "none" if self.weights is None else str(self.weights)
         if self.weights == "imagenet" and not self.imagenet():
             raise ValueError(
@@ -59,19 +63,24 @@ class Model(abc.ABC):
     def recipe(self) -> dict:
         """What determines θ_0, as plain data: a file counts by its contents, not by its name."""
         fields = {"architecture": self.name, **vars(self)}
+        if self.head_scale == 1:
+            del fields["head_scale"]  # what was made before it existed keeps its name
         if Path(str(self.weights)).is_file():
             fields["weights"] = "sha256:" + hashlib.sha256(Path(str(self.weights)).read_bytes()).hexdigest()
         return fields
 
     def shape(self) -> dict:
         """What determines the function besides the tensors."""
-        return {key: value for key, value in self.recipe().items() if key not in ("weights", "seed")}
+        return {key: value for key, value in self.recipe().items() if key not in ("weights", "seed", "head_scale")}
 
     def blank(self, num_classes: int) -> nn.Module:
         """The architecture with its seeded initialisation."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = self.architecture(num_classes)
+        for name, parameter in network.named_parameters():
+            if name.startswith(self.head):
+                parameter.data *= self.head_scale
         # channels_last is several times faster for small images on a CPU, and the tensor cores' layout on a GPU
         return network.to(memory_format=torch.channels_last)
 
