@@ -29,7 +29,7 @@ IGNORED = {
 
 
 # Overrides with which experts are not the paper's.
-OTHER_EXPERTS = {"stretch", "trainer.max_steps", "data.image_size", "train_seed"}
+OTHER_EXPERTS = {"stretch", "trainer.max_steps", "data.image_size", "train_seed", "model.head_scale"}
 
 # The order of rows: the paper's codes as the paper has them, then ours.
 CODES = [

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rich.table import Table
@@ -70,22 +70,50 @@ def highest(cells: Iterable[Cell]) -> float:
     return max((mean for mean, _ in (cell.nda() for cell in cells) if math.isfinite(mean)), default=math.nan)
 
 
+def pivot(title: str, cells: Iterable[Cell], row: Callable[[Cell], str], texts: Callable[[Cell], dict]) -> str:
+    """Markdown: the row that each cell belongs to, and its texts by column; rows and columns as they come."""
+    rows: dict[str, dict[str, str]] = {}
+    columns: dict[str, None] = {}
+    for cell in cells:
+        found = texts(cell)
+        columns |= dict.fromkeys(found)
+        rows.setdefault(row(cell), {}).update(found)
+    return marked_down(
+        [title, *columns], [[label, *(found.get(c, "") for c in columns)] for label, found in rows.items()]
+    )
+
+
+def average_of(cells: Sequence[Cell]) -> Callable[[Cell], str]:
+    """The text of a cell's average NDA; the best of each experiment is bold."""
+    best = {e: highest(c for c in cells if c.experiment == e) for e in {cell.experiment for cell in cells}}
+
+    def text(cell: Cell) -> str:
+        plain = plus_minus(*cell.nda())
+        return f"**{plain}**" if cell.nda()[0] == best[cell.experiment] else plain
+
+    return text
+
+
+def averages(cells: Sequence[Cell]) -> str:
+    """A row a code, a column an experiment: the average NDA, and in brackets what the paper has."""
+    average = average_of(cells)
+
+    def text(cell: Cell) -> str:
+        reference = cell.paper()
+        return average(cell) if reference is None else f"{average(cell)} ({reference:.2f})"
+
+    return pivot("average NDA %", cells, lambda cell: cell.label, lambda cell: {cell.experiment: text(cell)})
+
+
 def decoders(cells: Sequence[Cell]) -> str:
-    """Markdown: a row a code, a column a decoder of every experiment, the average NDA; the best of each experiment."""
-    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    columns = [(e, d) for e in experiments for d in dict.fromkeys(c.decoder for c in cells if c.experiment == e)]
-    rows = list(dict.fromkeys((cell.code, tuple(cell.variant.items())) for cell in cells))
-    by_place = {(cell.code, tuple(cell.variant.items()), cell.experiment, cell.decoder): cell for cell in cells}
-    best = {e: highest(cell for cell in cells if cell.experiment == e) for e in experiments}
-    table = []
-    for code, variant in rows:
-        texts = [" ".join([code, *(f"{k}={v}" for k, v in variant)])]
-        for experiment, decoder in columns:
-            cell = by_place.get((code, variant, experiment, decoder))
-            text = plus_minus(*cell.nda()) if cell else ""
-            texts.append(f"**{text}**" if cell and cell.nda()[0] == best[experiment] else text)
-        table.append(texts)
-    return marked_down(["average NDA %", *(f"{e} {d}" for e, d in columns)], table)
+    """A row a code, a column a decoder of every experiment: the average NDA."""
+    average = average_of(cells)
+    return pivot(
+        "average NDA %",
+        cells,
+        lambda cell: replace(cell, decoder="analytic").label,
+        lambda cell: {f"{cell.experiment} {cell.decoder}": average(cell)},
+    )
 
 
 def terminal(cells: Sequence[Cell]) -> list[Table]:
@@ -118,63 +146,48 @@ def marked_down(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
-def averages(cells: Sequence[Cell]) -> str:
-    """Markdown: a row a code, a column an experiment: the average NDA, and in brackets what the paper has."""
-    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    by_place = {(cell.label, cell.experiment): cell for cell in cells}
-    best = {e: highest(cell for cell in cells if cell.experiment == e) for e in experiments}
-    rows = []
-    for label in dict.fromkeys(cell.label for cell in cells):
-        row = [label]
-        for experiment in experiments:
-            cell = by_place.get((label, experiment))
-            text = plus_minus(*cell.nda()) if cell else ""
-            text = f"**{text}**" if cell and cell.nda()[0] == best[experiment] else text
-            reference = cell.paper() if cell else None
-            row.append(text if reference is None else f"{text} ({reference:.2f})")
-        rows.append(row)
-    return marked_down(["average NDA %", *experiments], rows)
-
-
 def experts(cells: Sequence[Cell]) -> str:
-    """Markdown: a row a set of experts, how good and how far from one another they are, and the NDA of every code."""
+    """A row a set of experts: how good and how far from one another they are, and the NDA of every code."""
     groups: dict[tuple, list[Cell]] = {}
     for cell in (cell for cell in cells if "distance" in cell.runs[0]):
-        key = (cell.experiment, *facts(cell, "accuracy"), f"{cell.runs[0]['distance']:.3g}")
-        groups.setdefault(key, []).append(cell)
+        groups.setdefault(who(cell), []).append(cell)
     shared = {
         key: dict(set.intersection(*(set(cell.variant.items()) for cell in group))) for key, group in groups.items()
     }
 
-    def label(cell: Cell, common: dict) -> str:
-        return replace(cell, variant={k: v for k, v in cell.variant.items() if k not in common}).label
+    def row(cell: Cell) -> str:
+        return " ".join([cell.experiment, *(f"{k}={v}" for k, v in sorted(shared[who(cell)].items()))])
 
-    codes = list(dict.fromkeys(label(cell, shared[key]) for key, group in groups.items() for cell in group))
-    header = ["experts", "accuracy %", "‖θ_i − θ_0‖", "‖θ_1 − θ_2‖", "spread of logits", "margin"]
-    rows = []
-    for key, group in groups.items():
-        cell, common = group[0], shared[key]
-        found = {label(c, common): plus_minus(*c.nda()) for c in group}
-        name = " ".join([cell.experiment, *(f"{k}={v}" for k, v in sorted(common.items()))])
-        numbers = [facts(cell, "accuracy"), facts(cell, "distance"), [cell.runs[0]["distance"]]]
-        numbers += [facts(cell, "logit_sd"), facts(cell, "margin")]
-        texts = [" / ".join(f"{x:.2f}" for x in chosen) for chosen in numbers]
-        rows.append([name, *texts, *(found.get(code, "") for code in codes)])
-    return marked_down([*header, *(f"NDA % {code}" for code in codes)], rows)
+    def texts(cell: Cell) -> dict[str, str]:
+        own = {k: v for k, v in cell.variant.items() if k not in shared[who(cell)]}
+        numbers = {
+            "accuracy %": facts(cell, "accuracy"),
+            "‖θ_i − θ_0‖": facts(cell, "distance"),
+            "‖θ_1 − θ_2‖": [cell.runs[0]["distance"]],
+            "spread of logits": facts(cell, "logit_sd"),
+            "margin": facts(cell, "margin"),
+        }
+        said = {column: " / ".join(f"{x:.2f}" for x in found) for column, found in numbers.items()}
+        return {**said, f"NDA % {replace(cell, variant=own).label}": plus_minus(*cell.nda())}
+
+    return pivot("experts", [cell for group in groups.values() for cell in group], row, texts)
+
+
+def who(cell: Cell) -> tuple:
+    """What tells one set of experts from another."""
+    return (cell.experiment, *facts(cell, "accuracy"), f"{cell.runs[0]['distance']:.3g}")
 
 
 def own_classes(cells: Sequence[Cell]) -> str:
-    """Markdown: average NDA where only an expert's own classes may be named, for experts of some of the classes."""
-    experiments = list(dict.fromkeys(cell.experiment for cell in cells if names_fewer_classes(cell)))
+    """Average NDA where only an expert's own classes may be named, for experts of some of the classes."""
+    experiments = {cell.experiment for cell in cells if names_fewer_classes(cell)}
     chosen = [c for c in cells if c.experiment in experiments and facts(c, "own_classes_nda")]
-    by_place = {(cell.label, cell.experiment): cell for cell in chosen}
-    rows = []
-    for label in dict.fromkeys(cell.label for cell in chosen):
-        found = [by_place.get((label, experiment)) for experiment in experiments]
-        keys = ("nda", "own_classes_nda")
-        rows.append([label, *(f"{statistics.fmean(facts(c, key)):.2f}" if c else "" for c in found for key in keys)])
-    header = [f"{e}{words}" for e in experiments for words in ("", ", among own classes")]
-    return marked_down(["average NDA %, first draw", *header], rows)
+
+    def texts(cell: Cell) -> dict[str, str]:
+        both = {cell.experiment: "nda", f"{cell.experiment}, among own classes": "own_classes_nda"}
+        return {column: f"{statistics.fmean(facts(cell, key)):.2f}" for column, key in both.items()}
+
+    return pivot("average NDA %, first draw", chosen, lambda cell: cell.label, texts)
 
 
 def names_fewer_classes(cell: Cell) -> bool:
