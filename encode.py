@@ -17,7 +17,7 @@ from coin import loggers, report
 from coin.artifacts import load_expert, obtain_base, obtain_expert, stretched, trainer_recipe
 from coin.checkpoints import check_minutes
 from coin.coding import check_beta
-from coin.console import Problems, one_line_errors, quiet, say
+from coin.console import Problems, check_switches, one_line_errors, quiet, say
 from coin.experiment import Experiment
 from coin.expert import check_trainer
 from coin.memory import Memory
@@ -43,7 +43,7 @@ def main(config: DictConfig) -> None:
         with report.job_of_sweep(run_dir, OmegaConf.to_container(config, resolve=True)) as job:
             if "joblib" in settings.launcher._target_:
                 config.trainer.devices = device_of_job(config.trainer, settings.job.num)
-            if not job.done:
+            if not job.done():
                 job.finish({**encode(config, names, run_dir, group=settings.sweep.dir), "overrides": overrides})
         return
     with one_line_errors():
@@ -68,6 +68,9 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     beta = problems.attempt(check_beta, config.beta, len(config.experts))
     data = [spec["data"] for spec in specs.values()]
     samples = problems.attempt(draw, data, config.samples, config.seed) if data else None
+    if tuner and samples:
+        problems.attempt(tuner.check, len(samples.labels), len(data))
+    problems.attempt(check_switches, config, ("train_missing", "save_coded", "compile"))
     if len({d.num_classes for d in data}) > 1:
         problems.add("experts that are coded together have the same classes; these have different numbers of them")
     if not (isinstance(config.stretch, int | float) and math.isfinite(config.stretch)):

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coin.artifacts import obtain_base, obtain_expert, trainer_recipe
 from coin.checkpoints import check_minutes
-from coin.console import one_line_errors, quiet, say
+from coin.console import Problems, check_switches, one_line_errors, quiet, say
 from coin.expert import check_trainer
 from coin.store import Store
 
@@ -27,23 +27,31 @@ def main(config: DictConfig) -> None:
 
 
 def train(config: DictConfig) -> None:
-    run_dir = HydraConfig.get().runtime.output_dir
-    store = Store(config.store)
-    make_trainer = check_trainer(instantiate(config.trainer))
-    model, data = instantiate(config.model), instantiate(config.data)
-    data.setup()
+    problems = Problems()  # all of them before anything is trained
+    store = problems.attempt(Store, config.store)
+    make_trainer = problems.attempt(lambda: check_trainer(instantiate(config.trainer)))
+    model = problems.attempt(instantiate, config.model)
+    pretraining = problems.attempt(instantiate, config.pretraining)
+    finetune = problems.attempt(instantiate, config.finetune)
+    minutes = problems.attempt(check_minutes, config.checkpoint_minutes)
+    problems.attempt(check_switches, config, ("compile",))
+    data = problems.attempt(instantiate, config.data)
+    if data:
+        problems.attempt(data.setup)
+    problems.check()
+    make_logger = instantiate(config.logger, save_dir=HydraConfig.get().runtime.output_dir)
     recipe = trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
-    base = obtain_base(store, model, data.num_classes, instantiate(config.pretraining), make_trainer, recipe)
+    base = obtain_base(store, model, data.num_classes, pretraining, make_trainer, recipe)
     expert = obtain_expert(
         store,
         model,
         base,
         data,
-        instantiate(config.finetune),
+        finetune,
         make_trainer,
         recipe,
-        instantiate(config.logger, save_dir=run_dir),
-        checkpoint_minutes=check_minutes(config.checkpoint_minutes),
+        make_logger,
+        checkpoint_minutes=minutes,
         compiled=config.compile,
     )
     say(f"expert: {expert.path}  (test accuracy {expert.facts['accuracy']:.2f} %)")

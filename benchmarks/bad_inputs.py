@@ -20,7 +20,7 @@ NUMBERS = {
     "code.damping": ("0", "-1", "nan", "inf", "much", "[1]"),
     "code.grid": ("[]", "[0]", "[-1,1]", "much"),
     "samples": ("0", "1", "-5", "1.5", "many", "10000000"),
-    "beta": ("[]", "[1]", "[0.5,0.6]", "[0,1]", "[-1,2]", "[nan,1]", "half", "[a,b]"),
+    "beta": ("[]", "[1]", "[0.5,0.6]", "[0,1]", "[-1,2]", "[nan,1]", "half", "[a,b]", "0.5"),
     "seed": ("a", "1.5", "[0]"),
     "data.image_size": ("0", "-3", "99999", "big"),
     "experts.split1.finetune.epochs": ("0", "-1", "few"),
@@ -32,9 +32,20 @@ NUMBERS = {
     "code.balance": ("half", "1"),
     "trainer.precision": ("64-true", "bf16-true", "7"),
     "checkpoint_minutes": ("0", "-1", "soon"),
+    "pretraining.epochs": ("0", "-1", "few"),
+    "train_missing": ("no", "1"),
+    "model.head_scale": ("0", "-1", "large"),
 }
 UNKNOWN = ("code", "decoder", "tuning", "model", "experiment", "trainer", "logger", "fisher", "sweeps", "pretraining")
-KEYS = ("code.dampening=1", "samplez=10", "+trainer.gpus=2", "decoder.strength=1", "experts.split9.path=x", "beta.x=1")
+KEYS = (
+    "code.dampening=1",
+    "samplez=10",
+    "+trainer.gpus=2",
+    "+trainer.max_epochs=1",
+    "decoder.strength=1",
+    "experts.split9.path=x",
+    "beta.x=1",
+)
 
 
 def configs() -> dict[str, list[Case]]:

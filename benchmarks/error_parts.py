@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from coin.artifacts import Expert, load_expert, obtain_base, obtain_expert, trainer_recipe
@@ -32,7 +33,7 @@ def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:
     with initialize_config_dir(str(Path("conf").resolve()), version_base="1.3"):
         config = compose("encode", list(overrides))
     model, pretraining, make_trainer = map(instantiate, (config.model, config.pretraining, config.trainer))
-    store, recipe = Store(config.store), trainer_recipe({"precision": config.trainer.precision})
+    store, recipe = Store(config.store), trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
     specs = instantiate(config.experts, _convert_="all")
     classes = next(iter(specs.values()))["data"].num_classes
     base = obtain_base(store, model, classes, pretraining, make_trainer, recipe, False)

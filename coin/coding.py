@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,19 @@ from coin.metrics import coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
 
 Remember = Callable[[str, Sequence[int], dict, Callable[[], Parameters]], Parameters]
+
+
+def remembering() -> Remember:
+    """Computes the same thing once."""
+    kept: dict[str, Parameters] = {}
+
+    def remember(kind: str, experts: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+        key = json.dumps([kind, list(experts), settings], sort_keys=True)
+        if key not in kept:
+            kept[key] = compute()
+        return kept[key]
+
+    return remember
 
 
 @dataclass(frozen=True)
@@ -44,8 +58,8 @@ class Coding:
     """Experts of one architecture, the coding weights β and the P samples, as batches of inputs.
 
     `labels` and `owners` (the expert from whose training set each sample was drawn) serve the tuning of
-    hyperparameters; `base` is θ_0, for codes that ask for it. `remember(kind, experts, settings, compute)` may keep
-    statistics of some of the experts, such as a Fisher, for other codes and runs; by default they are computed anew.
+    hyperparameters; `base` is θ_0, for codes that ask for it. `remember(kind, experts, settings, compute)` keeps
+    statistics of some of the experts, such as a Fisher: by default for this problem, all candidates of a code.
     """
 
     experts: Sequence[nn.Module]
@@ -55,7 +69,7 @@ class Coding:
     labels: Tensor | None = None
     owners: Tensor | None = None
     decoder: Decoder = field(default_factory=Analytic)
-    remember: Remember = lambda kind, experts, settings, compute: compute()
+    remember: Remember = field(default_factory=remembering)
     compute_fisher: Callable[[nn.Module, Sequence[Tensor], Directions], Parameters] = diagonal_fisher
     compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
@@ -64,6 +78,8 @@ class Coding:
     def __post_init__(self) -> None:
         self.beta = check_beta(self.beta, len(self.experts))
         parameters.check_alike(self.experts)
+        if self.base is not None:
+            parameters.check_origin(self.base, self.experts[0])
         self.scratch = copy.deepcopy(self.experts[0]).eval()
 
     @property
@@ -77,9 +93,6 @@ class Coding:
         if self.base is None:
             raise ValueError("this code needs the base network θ_0 that the experts were fine-tuned from: pass base=…")
         own = dict(self.base.named_parameters())
-        missing = [name for name in self.params[0] if name not in own]
-        if missing:
-            raise ValueError(f"the base network lacks {parameters.listing(missing)}; is it of another architecture?")
         return {name: own[name].detach() for name in self.params[0]}
 
     def fishers(self, directions: Directions | None = None) -> list[Parameters]:
@@ -173,6 +186,10 @@ def check_beta(beta: Sequence[float] | None, experts: int) -> tuple[float, ...]:
     """β, equal weights by default; positive, finite, summing to one."""
     if beta is None:
         return (1 / experts,) * experts
+    if isinstance(beta, str) or not isinstance(beta, Iterable):
+        raise ValueError(
+            f"beta={beta}: must be a list, one weight an expert; equal weights are {[1 / experts] * experts}"
+        )
     values = tuple(float(b) for b in beta)
     if len(values) != experts:
         raise ValueError(f"beta={list(values)}: {len(values)} weights for {experts} experts; give one weight an expert")

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -96,6 +96,13 @@ def message(error: BaseException) -> str:
         extra = {"joblib": "parallel", "submitit": "slurm"}[plugin[1]]
         lines.append(f"This launcher comes with an extra: pip install -e '.[{extra}]'")
     return " ".join(lines)
+
+
+def check_switches(config: Mapping, names: Sequence[str]) -> None:
+    """`train_missing=no` is a text for Hydra, and a text would count as true."""
+    for name in names:
+        if not isinstance(config[name], bool):
+            raise ValueError(f"{name}={config[name]}: must be true or false")
 
 
 class Problems:

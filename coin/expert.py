@@ -15,6 +15,14 @@ from coin.batch_norm import batch_norms, freeze_batch_norm
 from coin.data.images import Batch
 
 MakeTrainer = Callable[..., L.Trainer]
+SET_ELSEWHERE = {
+    "max_epochs": "give finetune.epochs, of all experts or of one, or trainer.max_steps",
+    "logger": "choose it with logger=wandb or logger=csv",
+    "callbacks": "checkpoints are written every checkpoint_minutes",
+    "enable_checkpointing": "checkpoints are written every checkpoint_minutes",
+    "default_root_dir": "experts are kept in store=…",
+    "plugins": "checkpoints have to be written whole",
+}
 PRECISIONS = ("32-true", "32", "bf16-mixed", "16-mixed")  # weights stay float32: they are what is coded
 
 
@@ -24,6 +32,9 @@ def check_trainer(make_trainer: partial) -> MakeTrainer:
     unknown = [name for name in make_trainer.keywords if name not in known]
     if unknown:
         raise ValueError(f"trainer.{unknown[0]}: Lightning's Trainer has no such argument; see its documentation")
+    ours = [name for name in make_trainer.keywords if name in SET_ELSEWHERE]
+    if ours:
+        raise ValueError(f"trainer.{ours[0]}: is not the Trainer's to say; {SET_ELSEWHERE[ours[0]]}")
     precision = make_trainer.keywords.get("precision", "32-true")
     if str(precision) not in PRECISIONS:
         raise ValueError(f"trainer.precision={precision}: must be one of {', '.join(PRECISIONS)}")
@@ -68,18 +79,22 @@ class ExpertModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         images, labels = batch
-        loss = F.cross_entropy(self(images), labels)
+        outputs = self(images)
+        loss = (
+            F.cross_entropy(outputs, labels) if len(labels) else outputs.sum()
+        )  # a rank may have none of a last batch
         if self.trainer.world_size > 1:
             # ranks may hold one sample more or less; DDP averages over ranks, the batch's mean is over samples
             counts = torch.as_tensor(self.all_gather(torch.tensor(float(len(labels)), device=self.device)))
             loss = loss * len(labels) * self.trainer.world_size / counts.sum()
-        self.log("train/loss", loss, prog_bar=True, batch_size=len(labels))
+        self.log("train/loss", loss, prog_bar=True, batch_size=max(len(labels), 1))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         images, labels = batch
-        self.accuracy.update(self(images), labels)
-        self.log("test/accuracy", self.accuracy, on_epoch=True, prog_bar=True, batch_size=len(labels))
+        if len(labels):  # of a small last batch, some ranks have none
+            self.accuracy.update(self(images), labels)
+        self.log("test/accuracy", self.accuracy, on_epoch=True, prog_bar=True, batch_size=max(len(labels), 1))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]

@@ -1,7 +1,8 @@
 """Kronecker factors of the Fisher of the outputs: for a layer's weight, F ≈ A ⊗ G.
 
 A is the second moment of what the weight multiplies, summed over positions, and G that of the gradients of each of the
-K outputs by what it makes, averaged over positions: K-FAC's `expand`, exact over the outputs.
+K outputs by what it makes, averaged over positions: K-FAC's `expand`, exact over the outputs (or, with other directions
+than the K one-hot ones, as these are).
 """
 
 from collections.abc import Callable, Iterable
@@ -10,12 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from coin.fisher import Directions, Exact
 from coin.grams import columns, gram_layers
 from coin.parameters import Parameters
 
 
-def kronecker_factors(network: nn.Module, batches: Iterable[Tensor]) -> Parameters:
+def kronecker_factors(
+    network: nn.Module, batches: Iterable[Tensor], directions: Directions | None = None
+) -> Parameters:
     """{weight name/A: (columns, columns), weight name/G: (outputs, outputs)} of every Linear and ungrouped Conv2d."""
+    directions = directions or Exact()
     layers = gram_layers(network, convolutions=True)
     sums: Parameters = {}
     seen: list[tuple[str, GradientEdge]] = []  # where layer outputs of one batch are in the graph
@@ -45,12 +50,13 @@ def kronecker_factors(network: nn.Module, batches: Iterable[Tensor]) -> Paramete
                 outputs = network(batch)
                 samples += len(batch)
                 made = [output for _, output in seen]
-                for k in range(outputs.shape[1]):
-                    grads = torch.autograd.grad(outputs[:, k].sum(), made, retain_graph=True, allow_unused=True)
+                weight = directions.weight(outputs.shape[1])
+                for direction in directions.of(batch, outputs):
+                    grads = torch.autograd.grad(outputs, made, direction, retain_graph=True, allow_unused=True)
                     for (name, _), grad in zip(seen, grads, strict=True):
                         if grad is not None:
                             rows = rows_of(grad)
-                            add(f"{name}/G", rows.T @ rows)
+                            add(f"{name}/G", weight * (rows.T @ rows))
     finally:
         seen.clear()
         for handle in handles:

@@ -46,7 +46,7 @@ def nda_update(decoded: Tensor, expert: Tensor, target: Tensor) -> tuple[Tensor,
 
 def nda_compute(decoded_correct: Tensor, expert_correct: Tensor) -> Tensor:
     """NaN where the expert itself is never right: nothing to normalise by."""
-    return 100 * decoded_correct / expert_correct
+    return torch.where(expert_correct > 0, 100 * decoded_correct / expert_correct, torch.nan)
 
 
 def nda_among(classes: Tensor, decoded: Tensor, expert: Tensor, target: Tensor) -> float:

@@ -85,6 +85,23 @@ def check_alike(networks: Sequence[nn.Module], names: Sequence[str] | None = Non
         check_finite(other_theta | other_rest, name)
 
 
+def check_origin(base: nn.Module, expert: nn.Module) -> None:
+    """Refuses a base network that an expert cannot have been fine-tuned from."""
+    own = dict(base.named_parameters()) | dict(base.named_buffers())
+    theta, rest = trainable(expert), frozen(expert)
+    misfits = [name for name, value in (theta | rest).items() if name not in own or own[name].shape != value.shape]
+    if misfits:
+        raise ValueError(
+            f"the base network lacks {listing(misfits)}, or has it in another shape; is it of another architecture?"
+        )
+    unequal = [name for name, value in rest.items() if not torch.equal(own[name].to(value), value)]
+    if unequal:
+        raise ValueError(
+            f"the base network differs from the experts in tensors that were not trained: {listing(unequal)}; "
+            "give the network they were fine-tuned from, with BatchNorm frozen (affine and running statistics)"
+        )
+
+
 def size_of(params: Mapping[str, Tensor]) -> int:
     """In bytes."""
     return sum(p.numel() * p.element_size() for p in params.values())

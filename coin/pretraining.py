@@ -25,6 +25,12 @@ class Rotations:
     learning_rate: float = 3e-3
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.epochs, int) or self.epochs < 1:
+            raise ValueError(f"pretraining.epochs={self.epochs}: must be at least 1; model.weights=none needs none")
+        if not self.learning_rate > 0:
+            raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be positive")
+
     def recipe(self) -> dict:
         return {
             "task": "rotations",

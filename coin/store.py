@@ -27,7 +27,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from coin.ranks import is_first
+from coin.ranks import is_first, run_name
 
 Made = tuple[Mapping[str, Tensor], dict]  # tensors, and facts about them such as an accuracy
 
@@ -72,9 +72,6 @@ class Store:
         canonical = json.dumps({"kind": kind, **recipe}, sort_keys=True)
         return self.root / kind / f"{name}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
 
-    def find(self, kind: str, name: str, recipe: dict) -> Artifact | None:
-        return self.sound(kind, name, recipe)
-
     def obtain(
         self,
         kind: str,
@@ -91,16 +88,16 @@ class Store:
         All ranks of a distributed run make it together, unless it is made by the first `alone`.
         """
         path = self.locate(kind, name, recipe)
-        found = self.sound(kind, name, recipe, derived)
+        found = self.find(kind, name, recipe, derived)
         if found:
             return found
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.parent / f".{path.name}.unfinished"
-        making = scratch / f"making-{os.environ.get('SLURM_JOB_ID', 'here')}"  # tells the other ranks to take part
+        making = scratch / f"making-{run_name()}"  # tells the other ranks of this run to take part
         if not is_first():
-            if not alone and wait_for(lambda: making.exists() or self.sound(kind, name, recipe, derived)) is True:
+            if not alone and wait_for(lambda: making.exists() or self.find(kind, name, recipe, derived)) is True:
                 make(scratch)
-            return wait_for(lambda: self.sound(kind, name, recipe, derived))
+            return wait_for(lambda: self.find(kind, name, recipe, derived))
         lock = filelock.FileLock(path.parent / f".{path.name}.lock")
         try:
             lock.acquire(blocking=False)
@@ -108,7 +105,7 @@ class Store:
             print(f"waiting: another process is making {path}", flush=True)
             lock.acquire()
         with lock:
-            found = self.sound(kind, name, recipe, derived)
+            found = self.find(kind, name, recipe, derived)
             if found:  # made while we waited
                 return found
             if path.is_dir():
@@ -121,7 +118,7 @@ class Store:
             shutil.rmtree(scratch, ignore_errors=True)
         return self.read(path)
 
-    def sound(self, kind: str, name: str, recipe: dict, derived: bool = False) -> Artifact | None:
+    def find(self, kind: str, name: str, recipe: dict, derived: bool = False) -> Artifact | None:
         """The artifact if it is there; a damaged one that can be derived again counts as not there."""
         path = self.locate(kind, name, recipe)
         if not path.is_dir():

@@ -42,6 +42,11 @@ class Tuner:
         if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
             raise ValueError(f"tuning.folds={self.folds}: must be at least 2, or 0 for no cross-validation")
 
+    def check(self, samples: int, experts: int) -> None:
+        """Refuses more folds than there are samples for."""
+        if self.folds > samples / experts:
+            raise ValueError(f"tuning.folds={self.folds}: {samples} samples have too few for an expert in every fold")
+
     def tune(self, code: Code, coding: Coding) -> Tuned:
         candidates = code.candidates()
         if len(candidates) == 1:
@@ -68,8 +73,7 @@ class Tuner:
     def parts(self, coding: Coding) -> list[tuple[Coding, Coding]]:
         """For every fold, the problem without it and that of it alone."""
         count = sum(map(len, coding.batches))
-        if self.folds > count / len(coding.experts):
-            raise ValueError(f"tuning.folds={self.folds}: {count} samples have too few for an expert in every fold")
+        self.check(count, len(coding.experts))
         fold = torch.arange(count) % max(self.folds, 1)
         return [
             (coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])) for k in range(self.folds)

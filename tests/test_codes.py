@@ -13,6 +13,7 @@ from coin.codes import Average, Coin, CoinKfac, RegMean, TaskArithmetic, fisher_
 from coin.codes.distillation import Distillation
 from coin.coding import Coding
 from coin.decoding import decode
+from coin.fisher import Exact, Likelihood, diagonal_fisher
 from coin.kronecker import kronecker_factors
 from coin.tuning import Tuner
 
@@ -110,22 +111,36 @@ def test_tuning_picks_the_best_and_breaks_ties_by_the_coding_loss():
     assert tuned.hyperparameters["damping"] in Coin().grid
 
 
-def test_statistics_are_remembered_and_beta_reuses_them():
-    kept = {}
+def test_statistics_are_computed_once_for_all_candidates_and_beta_reuses_them():
+    problem, computed = coding(2), []
 
-    def remember(kind, which, settings, compute):
-        key = (kind, tuple(which), str(settings))
-        if key not in kept:
-            kept[key] = compute()
-        return kept[key]
+    def counted(network, batches, directions):
+        computed.append(network)
+        return diagonal_fisher(network, batches, directions)
 
-    problem = coding(2)
-    problem.remember = remember
-    Tuner().tune(Coin(), problem)
+    problem.compute_fisher = counted
+    first = Tuner().tune(Coin(scale=None), problem)
     problem.beta = (0.9, 0.1)
-    Tuner().tune(Coin(), problem)
-    fishers = [key for key in kept if key[0] in ("fishers", "outputs")]
-    assert len(fishers) == 4  # one of each expert
+    second = Tuner().tune(Coin(scale=None), problem)
+    assert computed == problem.experts, "one of each expert"
+    assert not torch.equal(first.params["0.weight"], second.params["0.weight"])
+
+
+def test_a_base_that_experts_were_not_fine_tuned_from_is_refused():
+    def make():
+        return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+
+    base, found = experts(2, make=make)
+    for network in found:
+        network[1].load_state_dict(base[1].state_dict())
+        network[1].requires_grad_(False)
+    inputs = [torch.randn(20, 4, dtype=torch.float64)]
+    coin.encode(found, inputs, code=TaskArithmetic(0.4), base=base)
+    base[1].running_mean += 1
+    with pytest.raises(ValueError, match=r"differs from the experts in tensors that were not trained: 1\.running_mean"):
+        coin.encode(found, inputs, code=TaskArithmetic(0.4), base=base)
+    with pytest.raises(ValueError, match="another architecture"):
+        coin.encode(found, inputs, code=TaskArithmetic(0.4), base=nn.Linear(4, 3))
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "much"])
@@ -142,6 +157,7 @@ def test_bad_damping_is_refused(bad):
         ([1.0, 0.0], "must be positive"),
         ([float("nan"), 0.5], "must be positive"),
         ([1.0], "1 weights for 2 experts"),
+        (0.5, "must be a list"),
     ],
 )
 def test_bad_beta_is_refused(beta, words):
@@ -243,6 +259,13 @@ def test_regmean_weights_layers_by_their_own_inputs():
     torch.testing.assert_close(ours["2.weight"], torch.linalg.solve(left, right).T)
 
 
+def test_regmean_averages_the_weights_of_inputs_that_no_sample_has():
+    problem = coding(2, [0.6, 0.4], make=lambda: nn.Linear(4, 3))
+    problem.batches[0][:, 2] = 0
+    ours, average = RegMean().encode(problem, factor=0.9)["weight"], Average().encode(problem)["weight"]
+    assert torch.equal(ours[:, 2], average[:, 2])
+
+
 @pytest.mark.parametrize("padding", [1, "same"])
 def test_regmean_over_convolutions_is_least_squares_on_unfolded_inputs(padding):
     conv = dict(kernel_size=3, padding=padding, bias=False)
@@ -313,7 +336,9 @@ def test_distillation_leaves_batch_norm_alone():
         (lambda: Distillation(epochs=0), "at least 1"),
         (lambda: Distillation(start="nowhere"), "base, average or a code"),
         (lambda: Distillation(learning_rate=0), "must be positive"),
-        (lambda: Coin(grid=[]).candidates(), "empty grid"),
+        (lambda: Coin(grid=[]), "empty grid"),
+        (lambda: TaskArithmetic(grid=[]), "empty grid"),
+        (lambda: RegMean(grid=[]), "empty grid"),
     ],
 )
 def test_bad_hyperparameters_are_refused(make, words):
@@ -386,6 +411,16 @@ def test_kronecker_factors_of_a_convolution_are_the_expansion_over_positions():
         rows = grad.permute(0, 2, 3, 1).reshape(-1, 2)
         gram += rows.T @ rows
     torch.testing.assert_close(factors["1.weight/G"], gram / (9 * len(x)))
+
+
+def test_kronecker_factors_are_of_the_directions_asked_for():
+    problem = coding(2, make=lambda: nn.Linear(4, 3))
+    x, network = problem.batches[0], problem.experts[0]
+    p = network(x).detach().softmax(1)
+    truth = sum(torch.diag(row) - torch.outer(row, row) for row in p) / len(x)
+    torch.testing.assert_close(kronecker_factors(network, [x], Likelihood())["weight/G"], truth)
+    exact, likelihood = (CoinKfac(0.01, fisher=f).encode(problem, damping=0.01) for f in (Exact(), Likelihood()))
+    assert not torch.allclose(exact["weight"], likelihood["weight"])
 
 
 def test_kfac_solves_the_block_systems():

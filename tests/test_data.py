@@ -1,4 +1,7 @@
 import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -121,6 +124,21 @@ def test_missing_files_without_a_network_say_where_they_go(tmp_path, monkeypatch
     with pytest.raises(ValueError, match="no network"):
         MNIST(tmp_path / "mine").setup()
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_one_process_downloads_at_a_time(tmp_path):
+    inside = []
+
+    class Slow(MNIST):
+        def source(self, root, train, download):
+            inside.append(1)
+            time.sleep(0.05)
+            assert len(inside) == 1, "two at once"
+            inside.pop()
+            return SimpleNamespace(data=torch.zeros(10, 28, 28, dtype=torch.uint8), targets=torch.arange(10))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: Slow(tmp_path / "new").setup(), range(4)))
 
 
 def folder_of_images(root, parts=("",), classes=("ants", "bees", "cats"), each=12, size=(20, 30)):

@@ -46,6 +46,26 @@ def test_a_head_scaled_up_is_another_base_of_the_same_function():
             Small(weights="none", head_scale=bad)
 
 
+def test_weights_that_were_saved_on_a_gpu_are_read_without_one(tmp_path, monkeypatch):
+    state = Small(weights="none").build(10).state_dict()
+    with monkeypatch.context() as patched:
+        patched.setattr("torch.serialization.location_tag", lambda storage: "cuda:0")
+        torch.save(state, tmp_path / "gpu.pth")
+    network = Small(weights=str(tmp_path / "gpu.pth")).build(10)
+    assert torch.equal(network.blocks[0].conv1.weight, state["blocks.0.conv1.weight"])
+
+
+def test_imagenet_weights_are_fetched_only_to_build_with_them(monkeypatch):
+    def refuse(self, **settings):
+        raise OSError("no network")
+
+    monkeypatch.setattr("torchvision.models.WeightsEnum.get_state_dict", refuse)
+    model = ResNet(weights="imagenet", depth=18)
+    assert model.recipe()["weights"] == "imagenet"
+    with pytest.raises(ValueError, match=r"cannot download .*no network"):
+        model.build(10)
+
+
 class Malicious:
     def __reduce__(self):
         return (open, ("/tmp/coin-was-here", "w"))

@@ -197,7 +197,17 @@ def test_settings_are_told_apart_by_as_many_words_as_it_takes():
     ]
 
 
-@pytest.mark.parametrize("override", [{"stretch": "0.5"}, {"trainer.max_steps": "50"}, {"model": "resnet18"}])
+def test_what_is_undefined_is_null_in_the_file_and_worst_in_tables(tmp_path):
+    write_results(tmp_path, run("coin", nda=math.inf))
+    text = (tmp_path / "results.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["nda"] is None
+    assert math.isnan(collect(tmp_path)[0]["nda"])
+
+
+OTHERS = [{"stretch": "0.5"}, {"trainer.max_steps": "50"}, {"model": "resnet18"}, {"fisher": "likelihood"}]
+
+
+@pytest.mark.parametrize("override", OTHERS)
 def test_the_papers_number_stands_beside_runs_like_the_papers(override):
     (cell,) = cells_of([run("coin", **override)])
     assert cell.paper() is None

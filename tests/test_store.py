@@ -1,6 +1,8 @@
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -107,6 +109,22 @@ def test_a_killed_owner_does_not_block_the_next(tmp_path):
     os.kill(process.pid, 9)
     process.join()
     assert Store(tmp_path).obtain("experts", "a", {}, made()).path.is_dir()
+
+
+def test_ranks_of_a_run_name_it_alike_and_runs_differently():
+    def name(**environment):
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith(("COIN_RUN", "SLURM", "MASTER", "TORCHEL"))
+        }
+        code = "from coin.ranks import run_name; print(run_name(), run_name())"
+        done = subprocess.run([sys.executable, "-c", code], env=inherited | environment, capture_output=True, text=True)
+        first, second = done.stdout.split()
+        assert first == second
+        return first
+
+    assert name() != name()
+    assert name(COIN_RUN="a") == "a", "Lightning hands rank 0's environment on"
+    assert name(SLURM_JOB_ID="7", SLURM_STEP_ID="0") == name(SLURM_JOB_ID="7", SLURM_STEP_ID="0") == "7-0"
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "..", ".hidden", "", "a\\b", "/etc/passwd", "a..b"])

@@ -103,6 +103,24 @@ def test_a_failing_run_leaves_the_others_and_a_rerun_does_what_is_missing(digits
     assert all(p.stat().st_mtime_ns == t for p, t in kept.items())
 
 
+def test_results_of_another_config_are_neither_taken_nor_replaced(digits_run, tmp_path):
+    command = ["-m", f"hydra.sweep.dir={tmp_path}", "save_coded=false", "code=average"]
+    assert run_script("encode.py", *command, "samples=50", "logger=csv").code == 0
+    (results,) = tmp_path.glob("*/results.json")
+    before = results.read_text()
+    other = run_script("encode.py", *command, "samples=60", "logger=csv")
+    assert other.code == 1 and results.read_text() == before
+    assert "holds the results of another config (samples=60 instead of 50)" in other.out
+    again = run_script("encode.py", *command, "samples=50", "checkpoint_minutes=7")
+    assert again.code == 0 and "done already" in again.out, "what changes no result does not count"
+
+
+def test_a_failure_of_another_command_in_the_same_folder_is_not_this_ones(digits_run, tmp_path):
+    command = ["-m", f"hydra.sweep.dir={tmp_path}", "logger=csv", "save_coded=false", "code=average"]
+    assert run_script("encode.py", *command, "samples=1,1,1").code == 1
+    assert run_script("encode.py", *command, "samples=50,60").code == 0
+
+
 @pytest.mark.parametrize(("override", "words"), [("nonsense=1,2", "nonsense"), ("code=coin,nonsense", "nonsense")])
 def test_a_bad_sweep_starts_nothing(override, words, digits_run, tmp_path):
     finished = run_script("encode.py", "-m", override, f"hydra.sweep.dir={tmp_path}", "logger=csv")

@@ -52,6 +52,7 @@ class FisherCode(Code):
         check_positive("damping", self.damping, self.grid)
         check_positive("scale", self.scale, self.scales)
         self.weighing = Weighing(self.balance, self.relative)
+        self.candidates()  # an empty grid is refused before anything is trained
 
     def candidates(self) -> list[dict]:
         damped = choices("damping", self.damping, self.grid)

@@ -35,7 +35,12 @@ class CoinKfac(FisherCode):
     def solved(self, coding: Coding, damping: float) -> Parameters:
         fishers = coding.fishers(self.fisher)
         factors = [
-            coding.remember("kronecker", [i], {}, lambda e=expert: kronecker_factors(e, coding.batches))  # type: ignore[misc]
+            coding.remember(
+                "kronecker",
+                [i],
+                {"directions": repr(self.fisher)},
+                lambda e=expert: kronecker_factors(e, coding.batches, self.fisher),  # type: ignore[misc]
+            )
             for i, expert in enumerate(coding.experts)
         ]
         sizes = {name: f.numel() for name, f in fishers[0].items()}

@@ -25,6 +25,7 @@ class RegMean(Code):
         for value in [*self.grid, *([] if self.factor is None else [self.factor])]:
             if not (isinstance(value, int | float) and 0 <= value <= 1):
                 raise ValueError(f"code.factor={value}: must be from 0 to 1, or null to tune it over code.grid")
+        self.candidates()  # an empty grid is refused before anything is trained
 
     def candidates(self) -> list[dict]:
         return choices("factor", self.factor, self.grid)
@@ -51,7 +52,8 @@ class RegMean(Code):
             weights = [p[name].reshape(len(p[name]), -1).T for p in params]  # (columns, outputs)
             right = sum(g @ w for g, w in zip(scaled, weights, strict=True))
             assert isinstance(right, Tensor)
-            solved = solve(torch.stack(scaled).sum(0), right)
+            start = coded[name].reshape(len(coded[name]), -1).T
+            solved = solve(torch.stack(scaled).sum(0), right, start)
             coded[name] = solved.T.reshape(coded[name].shape).to(coded[name].dtype)
         return coded
 
@@ -60,11 +62,11 @@ def scale_off_diagonal(gram: Tensor, factor: float) -> Tensor:
     return factor * gram + (1 - factor) * torch.diag(gram.diagonal())
 
 
-def solve(left: Tensor, right: Tensor) -> Tensor:
-    """left⁻¹ right for a positive semidefinite matrix. Inputs that are always zero leave zero rows, whose weights do
-    not matter and are set to zero; a tiny multiple of the mean diagonal keeps the rest solvable."""
+def solve(left: Tensor, right: Tensor, start: Tensor) -> Tensor:
+    """left⁻¹ right for a positive semidefinite matrix. Of inputs that are zero in all samples nothing is known: their
+    weights stay where they start; a tiny multiple of the mean diagonal keeps the rest solvable."""
     live = left.diagonal() > 0
-    solved = torch.zeros_like(right)
+    solved = start.to(right.dtype, copy=True)
     left, right = left[live][:, live].double(), right[live].double()
     floor = 1e-10 * left.diagonal().mean().clamp_min(1e-300)
     damped = left + floor * torch.eye(len(left), dtype=left.dtype, device=left.device)

@@ -1,7 +1,9 @@
 """MNIST, FashionMNIST and CIFAR10: through torchvision, and CIFAR10 from its binary layout too."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+import filelock
 import torch
 import torchvision
 from torch import Tensor
@@ -19,7 +21,8 @@ class Downloaded(ImageData):
         folder = self.root / self.folder
         absent = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
-            found = self.source(str(self.root), train=train, download=True)
+            with self.alone():
+                found = self.source(str(self.root), train=train, download=True)
         except (RuntimeError, OSError, ValueError, EOFError, KeyError) as error:
             for path in absent:  # torchvision makes folders before it knows whether there is a network
                 with suppress(OSError):
@@ -29,6 +32,23 @@ class Downloaded(ImageData):
                 f"({' '.join(str(error).split())}); put its files under {self.root / self.folder}"
             ) from error
         return Images(self.images(found), torch.as_tensor(found.targets).long())
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One process downloads, ranks and jobs that want the same wait: torchvision writes where others would read."""
+        lock = self.root / f".{self.name}.lock"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock.touch()
+        except OSError:
+            yield  # nobody can download into a folder that is read-only
+            return
+        with filelock.FileLock(lock):
+            try:
+                yield
+            except BaseException:
+                lock.unlink(missing_ok=True)  # a download that fails leaves nothing behind
+                raise
 
     def images(self, found) -> Tensor:
         return torch.as_tensor(found.data).unsqueeze(1)

@@ -32,7 +32,7 @@ class Model(abc.ABC):
         if not (isinstance(self.head_scale, int | float) and 0 < self.head_scale < math.inf):
             raise ValueError(f"model.head_scale={self.head_scale}: must be a positive number; 1 is the usual head")
         self.weights = "none" if self.weights is None else str(self.weights)
-        if self.weights == "imagenet" and not self.imagenet():
+        if self.weights == "imagenet" and not self.has_imagenet:
             raise ValueError(
                 f"model.weights=imagenet: torchvision has none for {self.name}; use none, rotations or a path"
             )
@@ -41,6 +41,8 @@ class Model(abc.ABC):
                 f"model.weights={self.weights}: no such file; use imagenet, none, rotations "
                 "or the path of a state dict (.pth or .safetensors)"
             )
+
+    has_imagenet = False  # whether torchvision has weights for it
 
     @property
     @abc.abstractmethod
@@ -56,9 +58,9 @@ class Model(abc.ABC):
     def architecture(self, num_classes: int) -> nn.Module:
         """A freshly initialised network, from torch's global random state."""
 
-    def imagenet(self) -> dict[str, Tensor] | None:
-        """The state dict that weights=imagenet means, or None where there is none."""
-        return None
+    def imagenet(self) -> dict[str, Tensor]:
+        """The state dict that weights=imagenet means, downloaded where it is not there yet."""
+        raise NotImplementedError(f"torchvision has no weights for {self.name}")
 
     def recipe(self) -> dict:
         """What determines θ_0, as plain data: a file counts by its contents, not by its name."""
@@ -93,9 +95,7 @@ class Model(abc.ABC):
 
     def state_dict(self) -> dict[str, Tensor]:
         if self.weights == "imagenet":
-            state = self.imagenet()
-            assert state is not None, "refused in __post_init__"
-            return state
+            return self.imagenet()
         return read_state_dict(Path(str(self.weights)), f"model.weights={self.weights}")
 
 
@@ -124,6 +124,7 @@ class ResNet(Model):
     weights: str | None = "imagenet"
     stride_in_1x1: bool = False
     head = "fc."
+    has_imagenet = True
 
     def __post_init__(self) -> None:
         if self.depth not in (18, 34, 50, 101, 152):
@@ -157,7 +158,11 @@ class ResNet(Model):
 def read_state_dict(path: Path, what: str) -> dict[str, Tensor]:
     """A dictionary of named tensors; nothing in the file is ever executed."""
     try:
-        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
+        state = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
     except Exception as error:  # torch raises all kinds, depending on where the damage is
         kind = "a .safetensors file" if path.suffix == ".safetensors" else "a .pth file of tensors alone"
         raise ValueError(

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -28,8 +29,8 @@ IGNORED = {
 }
 
 
-# Overrides with which experts are not the paper's.
-OTHER_EXPERTS = {"stretch", "trainer.max_steps", "data.image_size", "train_seed", "model.head_scale"}
+# Overrides with which a run may still be as the paper's; its samples and β are looked at.
+AS_THE_PAPER = IGNORED | {"model", "model.weights", "model.stride_in_1x1", "samples", "beta", "code.track"}
 
 # The order of rows: the paper's codes as the paper has them, then ours.
 CODES = [
@@ -52,8 +53,17 @@ def write_results(folder: Path, results: dict) -> None:
     """Written last and by one rename: where results.json is, the run is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / ".results.json.new"
-    fresh.write_text(json.dumps(results, indent=2) + "\n")
+    fresh.write_text(json.dumps(defined(results), indent=2, allow_nan=False) + "\n")
     os.replace(fresh, folder / "results.json")
+
+
+def defined(value: Any) -> Any:
+    """The same with null for what is undefined, such as the NDA of an expert that is never right: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: defined(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [defined(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def collect(folder: Path) -> list[dict]:
@@ -61,7 +71,7 @@ def collect(folder: Path) -> list[dict]:
     found = []
     for path in sorted(folder.rglob("results.json")):
         try:
-            results = json.loads(path.read_text())
+            results = json.loads(path.read_text(), object_hook=undefined)
             if not {"code", "experiment", "nda", "experts"} <= set(results):
                 raise ValueError("it lacks code, experiment, nda or experts")
         except ValueError as error:
@@ -70,6 +80,10 @@ def collect(folder: Path) -> list[dict]:
     if not found:
         raise ValueError(f"{folder} holds no results.json; run encode.py first")
     return found
+
+
+def undefined(read: dict) -> dict:
+    return {key: math.nan if value is None else value for key, value in read.items()}
 
 
 @dataclass
@@ -106,7 +120,7 @@ class Cell:
         """The paper's number, where the runs are as the paper's."""
         run = self.runs[0]
         overrides = run.get("overrides", {})
-        other = any(key in OTHER_EXPERTS or key.startswith("experts.") for key in overrides)
+        other = [key for key in overrides if key not in AS_THE_PAPER and not key.startswith("hydra.")]
         if self.decoder != "analytic" or other or overrides.get("model", "resnet50") != "resnet50":
             return None
         numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])

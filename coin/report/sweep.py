@@ -14,6 +14,7 @@ import wandb
 
 from coin.console import console, is_user_error, message
 from coin.loggers import wandb_logger
+from coin.parameters import listing
 from coin.report.runs import write_results
 from coin.report.write import write_report
 
@@ -22,7 +23,13 @@ from coin.report.write import write_report
 class Job:
     folder: Path
     config: dict
-    done: bool
+
+    def done(self) -> bool:
+        if not (self.folder / "results.json").is_file():
+            return False
+        check_same(self.folder, self.config)
+        console.print(f"done already: {self.folder}")
+        return True
 
     def finish(self, results: dict) -> None:
         (self.folder / "config.json").write_text(json.dumps(self.config, indent=2, sort_keys=True) + "\n")
@@ -31,25 +38,48 @@ class Job:
 
 @contextmanager
 def job_of_sweep(folder: Path, config: dict) -> Iterator[Job]:
-    """One job: skipped if this folder holds its results already; what it raises is written down, not raised."""
-    done = False
-    with suppress(OSError, ValueError):  # unreadable: not a finished run of this config
-        done = (folder / "results.json").is_file() and json.loads((folder / "config.json").read_text()) == config
+    """One job, to be skipped if this folder holds its results already; what it raises is written down, not raised."""
     (folder / "error.txt").unlink(missing_ok=True)
-    if done:
-        console.print(f"done already: {folder}")
-    else:
-        (folder / "results.json").unlink(missing_ok=True)
     try:
-        yield Job(folder, config, done)
+        yield Job(folder, config)
     except Exception as error:
         known = is_user_error(error)
         (folder / "error.txt").write_text((message(error) if known else traceback.format_exc()) + "\n")
         console.print(f"failed: {folder}: {message(error)}", markup=False)
 
 
+def check_same(folder: Path, config: dict) -> None:
+    """Refuses to take another config's results for this one's, or to replace them."""
+    before: dict = {}
+    with suppress(OSError, ValueError):  # unreadable: who knows what it was
+        before = flat(json.loads((folder / "config.json").read_text()))
+    now = flat(config)
+    keys = [key for key in sorted(before.keys() | now.keys()) if not key.startswith(HARMLESS)]
+    differing = [key for key in keys if before.get(key) != now.get(key)]
+    if differing:
+        told = [f"{key}={now.get(key, 'nothing')} instead of {before.get(key, 'nothing')}" for key in differing]
+        raise ValueError(
+            f"{folder} holds the results of another config ({listing(told, 2)}); "
+            "choose another folder with hydra.sweep.dir=…, or move that one away"
+        )
+
+
+HARMLESS = ("logger.", "store", "train_missing", "checkpoint_minutes", "compile")  # they change no result
+
+
+def flat(config: Any, name: str = "") -> dict:
+    """{a.b: value}"""
+    if not isinstance(config, dict):
+        return {name: config}
+    return {k: v for key, part in config.items() for k, v in flat(part, f"{name}.{key}" if name else key).items()}
+
+
 class SweepReport:
     """A Hydra callback (by its methods' names: the library does not import Hydra)."""
+
+    def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
+        for path in Path(config.hydra.sweep.dir).rglob("error.txt"):
+            path.unlink()  # of other commands in this folder; this one's own follow
 
     def on_multirun_end(self, config: Any, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
