@@ -194,6 +194,9 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
         values = [x for points in lines.values() for x, _, _ in points]
         if values and min(values) > 0 and max(values) / min(values) >= 10:
             axis.set_xscale("log")
+        if 1 < len(set(values)) <= 8:  # what was run, rather than round numbers
+            axis.set_xticks(sorted(set(values)), [f"{value:g}" for value in sorted(set(values))])
+            axis.minorticks_off()
         axis.set_xlabel(AXES.get(key, key))
         axis.set_ylabel("average NDA, %")
         axis.set_title(experiment)

@@ -106,6 +106,12 @@ class Cell:
         return " ".join([name, *(f"{k}={v}" for k, v in self.variant.items() if k != left_out)])
 
     @property
+    def row(self) -> tuple:
+        """Where it is in a column: codes in the paper's order, others behind; settings by size."""
+        values = [(math.inf if math.isnan(number(value)) else number(value), value) for value in self.variant.values()]
+        return place(self.code, CODES), place(self.decoder, DECODERS), values
+
+    @property
     def experts(self) -> list[str]:
         return [expert["name"] for expert in self.runs[0]["experts"]]
 
@@ -137,6 +143,10 @@ def number(text: str) -> float:
         return float(text.strip("[]").split(",")[0])
     except ValueError:
         return math.nan
+
+
+def place(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
 
 
 def settings_of(run: dict) -> dict[str, str]:
@@ -175,14 +185,4 @@ def cells_of(runs: Sequence[dict]) -> list[Cell]:
         cell = cells.setdefault(key, Cell(run["experiment"], run["code"], decoder, variant, []))
         cell.runs = [*(other for other in cell.runs if other.get("seed") != run.get("seed")), run]
 
-    def place(cell: Cell) -> tuple:
-        """Experiments and codes in the paper's order, others behind; settings by size."""
-        experiments = paper.EXPERIMENTS
-        return (
-            experiments.index(cell.experiment) if cell.experiment in experiments else len(experiments),
-            CODES.index(cell.code) if cell.code in CODES else len(CODES),
-            DECODERS.index(cell.decoder) if cell.decoder in DECODERS else len(DECODERS),
-            [(math.inf if math.isnan(number(value)) else number(value), value) for value in cell.variant.values()],
-        )
-
-    return sorted(cells.values(), key=place)
+    return sorted(cells.values(), key=lambda cell: (place(cell.experiment, paper.EXPERIMENTS), cell.row))

@@ -71,13 +71,12 @@ def highest(cells: Iterable[Cell]) -> float:
 
 
 def pivot(title: str, cells: Iterable[Cell], row: Callable[[Cell], str], texts: Callable[[Cell], dict]) -> str:
-    """Markdown: the row that each cell belongs to, and its texts by column; rows and columns as they come."""
+    """Markdown: the row that each cell belongs to, and its texts by column."""
+    cells = list(cells)
+    columns = dict.fromkeys(column for cell in cells for column in texts(cell))
     rows: dict[str, dict[str, str]] = {}
-    columns: dict[str, None] = {}
-    for cell in cells:
-        found = texts(cell)
-        columns |= dict.fromkeys(found)
-        rows.setdefault(row(cell), {}).update(found)
+    for cell in sorted(cells, key=lambda cell: cell.row):  # a column may lack the first codes
+        rows.setdefault(row(cell), {}).update(texts(cell))
     return marked_down(
         [title, *columns], [[label, *(found.get(c, "") for c in columns)] for label, found in rows.items()]
     )
