@@ -204,6 +204,14 @@ def test_what_is_undefined_is_null_in_the_file_and_worst_in_tables(tmp_path):
     assert math.isnan(collect(tmp_path)[0]["nda"])
 
 
+def test_what_every_run_of_an_experiment_has_is_not_said_of_each():
+    """The digits have a network of their own."""
+    large = {"model": "resnet50", "model.weights": "/a/long/path.pth"}
+    runs = [run("coin", experiment="digits", tuning="nda"), run("coin", experiment="digits", tuning="divergence")]
+    runs += [run("coin", tuning="nda", **large), run("coin", tuning="divergence", **large)]
+    assert {cell.label for cell in cells_of(runs)} == {"coin tuning=nda", "coin tuning=divergence"}
+
+
 OTHERS = [{"stretch": "0.5"}, {"trainer.max_steps": "50"}, {"model": "resnet18"}, {"fisher": "likelihood"}]
 
 

@@ -201,7 +201,7 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
         axis.set_ylabel("average NDA, %")
         axis.set_title(experiment)
         axis.grid(alpha=0.3)
-        axis.legend()
+        axis.legend(fontsize=8, framealpha=0.6)
     figure.tight_layout()
     return figure
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +176,11 @@ def cells_of(runs: Sequence[dict]) -> list[Cell]:
     """Runs grouped by experiment, code and whatever else varies among them; of runs with one seed the last counts."""
     settings = [settings_of(run) for run in runs]
     keys = {key for chosen in settings for key in chosen}
-    varying = sorted(key for key in keys if len({chosen.get(key) for chosen in settings}) > 1)
+    found = {(run["experiment"], key, s.get(key)) for run, s in zip(runs, settings, strict=True) for key in keys}
+    counts = Counter((experiment, key) for experiment, key, _ in found)
+    varying = sorted(
+        {key for (_, key), count in counts.items() if count > 1}
+    )  # not from one experiment to another alone
     names = names_of(varying, settings)
     cells: dict[tuple, Cell] = {}
     for run, chosen in zip(runs, settings, strict=True):
