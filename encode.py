@@ -68,8 +68,11 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     beta = problems.attempt(check_beta, config.beta, len(config.experts))
     data = [spec["data"] for spec in specs.values()]
     samples = problems.attempt(draw, data, config.samples, config.seed) if data else None
-    if tuner and samples:
-        problems.attempt(tuner.check, len(samples.labels), len(data))
+    if samples:
+        if code:
+            problems.attempt(code.check, len(samples.labels))
+        if tuner:
+            problems.attempt(tuner.check, len(samples.labels), len(data))
     problems.attempt(check_switches, config, ("train_missing", "save_coded", "compile"))
     if len({d.num_classes for d in data}) > 1:
         problems.add("experts that are coded together have the same classes; these have different numbers of them")

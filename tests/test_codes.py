@@ -339,6 +339,8 @@ def test_distillation_leaves_batch_norm_alone():
         (lambda: Coin(grid=[]), "empty grid"),
         (lambda: TaskArithmetic(grid=[]), "empty grid"),
         (lambda: RegMean(grid=[]), "empty grid"),
+        (lambda: Distillation(folds=5).check(4), "only 4 samples"),
+        (lambda: Tuner(folds=5).check(8, experts=2), "too few for an expert"),
     ],
 )
 def test_bad_hyperparameters_are_refused(make, words):

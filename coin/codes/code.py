@@ -27,6 +27,10 @@ class Code(abc.ABC):
         """What determines its weights beside the problem and the candidate, as plain data."""
         return {"code": repr(self)}
 
+    def check(self, samples: int) -> None:
+        """Refuses what these many samples are too few for, before anything is trained."""
+        return
+
     @abc.abstractmethod
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
         """The coded parameters θ_c for one of the candidates."""

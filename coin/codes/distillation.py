@@ -73,6 +73,10 @@ class Distillation(Code):
             self.chosen = {**self.chosen, "epochs": losses.index(min(losses))}
         return {name: value for name, value in found.items() if not name.startswith("history/")}
 
+    def check(self, samples: int) -> None:
+        if self.folds > samples:
+            raise ValueError(f"code.folds={self.folds}: there are only {samples} samples")
+
     def settings(self) -> dict:
         """What determines a student beside its start, the experts and the samples."""
         chosen = ("epochs", "learning_rate", "weight_decay", "batch_size", "folds", "seed")
@@ -101,8 +105,7 @@ class Distillation(Code):
     def unseen_losses(self, coding: Coding, start: Parameters) -> list[list[float]]:
         """For every fold, its coding loss at the start and after every epoch of training without it."""
         count = sum(map(len, coding.batches))
-        if self.folds > count:
-            raise ValueError(f"code.folds={self.folds}: there are only {count} samples")
+        self.check(count)
         fold = torch.arange(count) % self.folds
         losses = []
         for k in range(self.folds):
