@@ -132,7 +132,7 @@ def by_experiment(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def scatter(cells: Sequence[Cell], key: str, label: str) -> Figure:
-    """Average NDA against a fact of the experts, a colour a code, each point with its settings."""
+    """Average NDA against a fact of the experts, a colour a code; the best code of a setting tells it."""
     groups = by_experiment(cells)
     names = list(dict.fromkeys(replace(cell, variant={}).label for cell in cells))
     figure, axes = panels(len(groups), height=4.2)
@@ -141,9 +141,10 @@ def scatter(cells: Sequence[Cell], key: str, label: str) -> Figure:
             own = sorted((c for c in group if replace(c, variant={}).label == name), key=lambda c: c.runs[0][key])
             x, y = [c.runs[0][key] for c in own], [c.nda()[0] for c in own]
             axis.plot(x, y, "o", color=f"C{names.index(name) % 10}", label=name)
-            for cell, place in zip(own, zip(x, y, strict=True), strict=True):
-                settings = " ".join(f"{k}={v}" for k, v in cell.variant.items())
-                axis.annotate(settings, place, xytext=(3, 3), textcoords="offset points", fontsize=6)
+        tops = {tuple(c.variant.items()): c for c in sorted(group, key=lambda c: c.nda()[0])}
+        for settings, cell in tops.items():
+            text, place = " ".join(f"{k}={v}" for k, v in settings), (cell.runs[0][key], cell.nda()[0])
+            axis.annotate(text, place, xytext=(3, 3), textcoords="offset points", fontsize=6)
         axis.set_xlabel(label)
         axis.set_ylabel("average NDA, %")
         axis.set_title(group[0].experiment)
