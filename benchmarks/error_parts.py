@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from coin.artifacts import Expert, load_expert, obtain_base, obtain_expert, trainer_recipe
-from coin.console import quiet
+from coin.console import one_line_errors, quiet
 from coin.metrics import nda_compute, nda_update
 from coin.models import network_of
 from coin.parameters import load, trainable, weighted_sum
@@ -29,7 +29,7 @@ from coin.store import Store
 
 
 def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:
-    """The experts of an encode command, and another network to load their average into."""
+    """The experts that encode.py would fine-tune for these overrides, and a network to load their average into."""
     with initialize_config_dir(str(Path("conf").resolve()), version_base="1.3"):
         config = compose("encode", list(overrides))
     model, pretraining, make_trainer = map(instantiate, (config.model, config.pretraining, config.trainer))
@@ -109,9 +109,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/paper/error_parts"))
     arguments = parser.parse_args()
     quiet()
-    shared = [o for o in arguments.overrides if not o.startswith("experiment=")]
+    experiments = [o for o in arguments.overrides if o.startswith("experiment=")]
+    shared = [o for o in arguments.overrides if o not in experiments]
+    if not experiments:
+        parser.error("give at least one experiment=NAME")
     rows, header = [], []
-    for experiment in [o for o in arguments.overrides if o.startswith("experiment=")]:
+    for experiment in experiments:
         stages, ndas = parts_of(*experts_of([experiment, *shared]), arguments.count)
         header = ["experts", *stages, "NDA %", "with an exact body", "with an exact head"]
         told = [f"{100 * apart:.0f} → {100 * error:.0f}" for apart, error in stages.values()]
@@ -122,5 +125,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with torch.inference_mode():
+    with torch.inference_mode(), one_line_errors():
         main()

@@ -118,7 +118,9 @@ def test_results_of_another_config_are_neither_taken_nor_replaced(digits_run, tm
 def test_a_failure_of_another_command_in_the_same_folder_is_not_this_ones(digits_run, tmp_path):
     command = ["-m", f"hydra.sweep.dir={tmp_path}", "logger=csv", "save_coded=false", "code=average"]
     assert run_script("encode.py", *command, "samples=1,1,1").code == 1
+    (tmp_path / "error.txt").write_text("somebody's own")
     assert run_script("encode.py", *command, "samples=50,60").code == 0
+    assert (tmp_path / "error.txt").exists()
 
 
 @pytest.mark.parametrize(("override", "words"), [("nonsense=1,2", "nonsense"), ("code=coin,nonsense", "nonsense")])

@@ -56,7 +56,6 @@ class FisherCode(Code):
         check_positive("damping", self.damping, self.grid)
         check_positive("scale", self.scale, self.scales)
         self.weighing = Weighing(self.balance, self.relative)
-        self.candidates()  # an empty grid is refused before anything is trained
 
     def candidates(self) -> list[dict]:
         damped = choices("damping", self.damping, self.grid)
@@ -75,12 +74,17 @@ class FisherCode(Code):
 
 def choices(name: str, value: float | None, grid: Sequence[float]) -> list[dict]:
     """The one value given, or the whole grid."""
-    if value is None and not grid:
-        raise ValueError(f"code.{name} is to be tuned over an empty grid; give values, or a number for code.{name}")
     return [{name: float(v)} for v in (grid if value is None else [value])]
 
 
+def values_of(name: str, value: float | None, grid: Sequence[float]) -> list[float]:
+    """All that is to be checked; refuses to tune over an empty grid."""
+    if value is None and not grid:
+        raise ValueError(f"code.{name} is to be tuned over an empty grid; give values, or a number for code.{name}")
+    return [*grid, *([] if value is None else [value])]
+
+
 def check_positive(name: str, value: float | None, grid: Sequence[float]) -> None:
-    for v in [*grid, *([] if value is None else [value])]:
+    for v in values_of(name, value, grid):
         if not (isinstance(v, int | float) and v > 0 and math.isfinite(v)):
             raise ValueError(f"code.{name}={v}: must be a positive number, or null to tune it over code.grid")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coin.codes.code import Code, choices
+from coin.codes.code import Code, choices, values_of
 from coin.coding import Coding
 from coin.grams import gram_matrices
 from coin.parameters import Parameters, weighted_sum
@@ -22,10 +22,9 @@ class RegMean(Code):
     convolutions: bool = False
 
     def __post_init__(self) -> None:
-        for value in [*self.grid, *([] if self.factor is None else [self.factor])]:
+        for value in values_of("factor", self.factor, self.grid):
             if not (isinstance(value, int | float) and 0 <= value <= 1):
                 raise ValueError(f"code.factor={value}: must be from 0 to 1, or null to tune it over code.grid")
-        self.candidates()  # an empty grid is refused before anything is trained
 
     def candidates(self) -> list[dict]:
         return choices("factor", self.factor, self.grid)

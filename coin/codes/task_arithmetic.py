@@ -20,7 +20,6 @@ class TaskArithmetic(Code):
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale, self.grid)
-        self.candidates()  # an empty grid is refused before anything is trained
 
     def candidates(self) -> list[dict]:
         return choices("scale", self.scale, self.grid)

@@ -27,6 +27,7 @@ class Model(abc.ABC):
     weights: str | None = "none"
     seed: int = 0
     head_scale: float = 1.0  # of the fresh head: the larger, the less the body has to move for the same outputs
+    has_imagenet = False  # whether torchvision has weights for it
 
     def __post_init__(self) -> None:
         if not (isinstance(self.head_scale, int | float) and 0 < self.head_scale < math.inf):
@@ -41,8 +42,6 @@ class Model(abc.ABC):
                 f"model.weights={self.weights}: no such file; use imagenet, none, rotations "
                 "or the path of a state dict (.pth or .safetensors)"
             )
-
-    has_imagenet = False  # whether torchvision has weights for it
 
     @property
     @abc.abstractmethod

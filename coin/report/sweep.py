@@ -74,16 +74,21 @@ def flat(config: Any, name: str = "") -> dict:
     return {k: v for key, part in config.items() for k, v in flat(part, f"{name}.{key}" if name else key).items()}
 
 
+def failures(folder: Path) -> list[Path]:
+    """What jobs in this folder left that failed; an error.txt elsewhere is somebody else's."""
+    return sorted(path for path in folder.rglob("error.txt") if (path.parent / ".hydra").is_dir())
+
+
 class SweepReport:
     """A Hydra callback (by its methods' names: the library does not import Hydra)."""
 
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
-        for path in Path(config.hydra.sweep.dir).rglob("error.txt"):
+        for path in failures(Path(config.hydra.sweep.dir)):
             path.unlink()  # of other commands in this folder; this one's own follow
 
     def on_multirun_end(self, config: Any, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
-        failed = sorted(path.parent for path in folder.rglob("error.txt"))
+        failed = [path.parent for path in failures(folder)]
         if any(folder.rglob("results.json")):
             written = write_report(folder, folder, console)
             console.print(f"comparison: {folder} ({', '.join(path.name for path in written)})")
