@@ -71,8 +71,8 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     if samples:
         if code:
             problems.attempt(code.check, len(samples.labels))
-        if tuner:
-            problems.attempt(tuner.check, len(samples.labels), len(data))
+        if code and tuner:
+            problems.attempt(tuner.check, code, len(samples.labels), len(data))
     problems.attempt(check_switches, config, ("train_missing", "save_coded", "compile"))
     if len({d.num_classes for d in data}) > 1:
         problems.add("experts that are coded together have the same classes; these have different numbers of them")

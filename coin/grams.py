@@ -8,14 +8,15 @@ from torch import Tensor, nn
 from coin.fisher.rules import im2col
 from coin.parameters import Parameters
 
+Layer = nn.Linear | nn.Conv2d
 
-def gram_layers(network: nn.Module, convolutions: bool) -> dict[str, nn.Module]:
+
+def gram_layers(network: nn.Module, convolutions: bool) -> dict[str, Layer]:
     """The layers whose trained weight multiplies their input: Linear, and ungrouped Conv2d if asked for."""
-    found: dict[str, nn.Module] = {}
+    found: dict[str, Layer] = {}
     for name, module in network.named_modules():
-        linear = isinstance(module, nn.Linear)
-        conv = convolutions and isinstance(module, nn.Conv2d) and module.groups == 1 and module.padding_mode == "zeros"
-        if (linear or conv) and module.weight.requires_grad:  # type: ignore[union-attr]
+        conv = isinstance(module, nn.Conv2d) and module.groups == 1 and module.padding_mode == "zeros"
+        if (isinstance(module, nn.Linear) or (convolutions and conv)) and module.weight.requires_grad:
             found[name] = module
     return found
 
@@ -31,13 +32,21 @@ def columns(module: nn.Module, inputs: Tensor) -> Tensor:
     return patches.transpose(2, 3).reshape(-1, patches.shape[2] * patches.shape[3])
 
 
+def rows(module: nn.Module, made: Tensor) -> Tensor:
+    """A layer's outputs, or gradients by them, as rows: (positions, outputs)."""
+    made = made.movedim(1, -1) if isinstance(module, nn.Conv2d) else made
+    return made.reshape(-1, made.shape[-1])
+
+
 def padding_of(module: nn.Conv2d) -> tuple[int, ...]:
     if isinstance(module.padding, str):
         if module.padding == "valid":
             return (0,) * len(module.kernel_size)
         total = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
         if any(size % 2 for size in total):
-            raise ValueError("RegMean over convolutions knows symmetric padding only; padding='same' needs odd kernels")
+            raise ValueError(
+                "convolutions can be unfolded with symmetric padding only; padding='same' needs odd kernels"
+            )
         return tuple(size // 2 for size in total)
     return module.padding
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from coin.fisher import Directions, Exact
-from coin.grams import columns, gram_layers
+from coin.grams import columns, gram_layers, rows
 from coin.parameters import Parameters
 
 
@@ -23,7 +23,7 @@ def kronecker_factors(
     directions = directions or Exact()
     layers = gram_layers(network, convolutions=True)
     sums: Parameters = {}
-    seen: list[tuple[str, GradientEdge]] = []  # where layer outputs of one batch are in the graph
+    seen: list[tuple[str, nn.Module, GradientEdge]] = []  # where layer outputs of one batch are in the graph
     positions: dict[str, int] = {}
     samples = 0
 
@@ -36,7 +36,7 @@ def kronecker_factors(
             add(f"{name}/A", x.T @ x)
             positions[name] = positions.get(name, 0) + len(x)
             # the edge, not the tensor: an in-place activation would take the tensor's place in the graph
-            seen.append((name, get_gradient_edge(output)))
+            seen.append((name, module, get_gradient_edge(output)))
 
         return keep
 
@@ -49,14 +49,14 @@ def kronecker_factors(
                 seen.clear()
                 outputs = network(batch)
                 samples += len(batch)
-                made = [output for _, output in seen]
+                made = [output for _, _, output in seen]
                 weight = directions.weight(outputs.shape[1])
                 for direction in directions.of(batch, outputs):
                     grads = torch.autograd.grad(outputs, made, direction, retain_graph=True, allow_unused=True)
-                    for (name, _), grad in zip(seen, grads, strict=True):
+                    for (name, module, _), grad in zip(seen, grads, strict=True):
                         if grad is not None:
-                            rows = rows_of(grad)
-                            add(f"{name}/G", weight * (rows.T @ rows))
+                            g = rows(module, grad.to(torch.promote_types(grad.dtype, torch.float32)))
+                            add(f"{name}/G", weight * (g.T @ g))
     finally:
         seen.clear()
         for handle in handles:
@@ -66,9 +66,3 @@ def kronecker_factors(
         for key, total in sums.items()
         if f"{key[:-2]}/G" in sums
     }
-
-
-def rows_of(grad: Tensor) -> Tensor:
-    """(positions, channels) of a gradient by a layer's output: channels second of images, last of all else."""
-    grad = grad.detach().to(torch.promote_types(grad.dtype, torch.float32))
-    return grad.movedim(1, -1).reshape(-1, grad.shape[1]) if grad.ndim == 4 else grad.reshape(-1, grad.shape[-1])

@@ -2,7 +2,8 @@
 
 What is looked at is, on the P samples, the average NDA (the paper's way), or, with no need of labels, the coding loss
 or the divergence; ties, common with few samples, go to the lowest coding loss. A candidate was made from the very
-samples that judge it; with `folds`, it is judged by samples it was not made from, one fold after the other.
+samples that judge it; with `folds`, it is judged by samples it was not made from, one fold after the other. A code that
+fits the samples closely asks for folds of its own.
 """
 
 import math
@@ -42,10 +43,18 @@ class Tuner:
         if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
             raise ValueError(f"tuning.folds={self.folds}: must be at least 2, or 0 for no cross-validation")
 
-    def check(self, samples: int, experts: int) -> None:
+    def folds_for(self, code: Code) -> int:
+        """None where there is nothing to choose."""
+        return (self.folds or code.folds) if len(code.candidates()) > 1 else 0
+
+    def check(self, code: Code, samples: int, experts: int) -> None:
         """Refuses more folds than there are samples for."""
-        if self.folds > samples / experts:
-            raise ValueError(f"tuning.folds={self.folds}: {samples} samples have too few for an expert in every fold")
+        folds = self.folds_for(code)
+        if folds > samples / experts:
+            raise ValueError(
+                f"{folds} folds of cross-validation: {samples} samples have too few for an expert in every fold; "
+                "change tuning.folds, or code.folds"
+            )
 
     def tune(self, code: Code, coding: Coding) -> Tuned:
         candidates = code.candidates()
@@ -55,7 +64,7 @@ class Tuner:
             score = coding.score(answers)
             table = [{**candidates[0], **asdict(score)}]
             return Tuned(candidates[0], params, coding.decoder.fit(answers), score, table)
-        folds = self.parts(coding)
+        folds = self.parts(code, coding)
         table = []
         best, chosen = None, {}
         for hyperparameters in candidates:
@@ -70,14 +79,13 @@ class Tuner:
         answers = coding.answers_of(code, chosen)
         return Tuned(chosen, params, coding.decoder.fit(answers), coding.score(answers), table)
 
-    def parts(self, coding: Coding) -> list[tuple[Coding, Coding]]:
+    def parts(self, code: Code, coding: Coding) -> list[tuple[Coding, Coding]]:
         """For every fold, the problem without it and that of it alone."""
         count = sum(map(len, coding.batches))
-        self.check(count, len(coding.experts))
-        fold = torch.arange(count) % max(self.folds, 1)
-        return [
-            (coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])) for k in range(self.folds)
-        ]
+        self.check(code, count, len(coding.experts))
+        folds = self.folds_for(code)
+        fold = torch.arange(count) % max(folds, 1)
+        return [(coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])) for k in range(folds)]
 
     def rank(self, score: Score) -> tuple[float, ...]:
         """Larger is better; an undefined number (a candidate that diverged) is worst."""

@@ -39,3 +39,34 @@ def fisher_average(params, fishers, beta, damping) -> dict[str, Tensor]:
         )
         coded[name] = torch.linalg.solve(total, right).view(params[0][name].shape)
     return coded
+
+
+@torch.no_grad()
+def match_layers(network, inputs, wanted, strength) -> None:
+    """One layer a pass, each by least squares with a row more for every number that shall not move."""
+    modules = dict(network.named_modules())
+    for name, target in wanted.items():
+        module, seen = modules[name], []
+        handle = module.register_forward_hook(lambda module, x, y, seen=seen: seen.append((x[0].clone(), y.clone())))
+        network(inputs)
+        handle.remove()
+        x, y = seen[0]
+        if isinstance(module, nn.Conv2d):
+            padding = (
+                module.padding if isinstance(module.padding, tuple) else module._reversed_padding_repeated_twice[::2]
+            )
+            unfolded = nn.functional.unfold(x, module.kernel_size, module.dilation, padding, module.stride)
+            x, y = unfolded.transpose(1, 2).flatten(0, 1), y.flatten(2).transpose(1, 2).flatten(0, 1)
+        else:
+            x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+        free = module.bias is not None
+        centred = x - x.mean(0) if free else x
+        ridge = strength * centred.square().sum() / len(inputs)
+        stay = ridge.sqrt() * torch.eye(x.shape[1], dtype=x.dtype)
+        ones, zeros = torch.ones(len(x), 1, dtype=x.dtype), torch.zeros(len(stay), 1, dtype=x.dtype)
+        left = torch.cat([torch.cat([x, ones], 1), torch.cat([stay, zeros], 1)]) if free else torch.cat([x, stay])
+        right = torch.cat([target - y, torch.zeros(len(stay), y.shape[1], dtype=x.dtype)])
+        move = torch.linalg.lstsq(left, right, driver="gelsd").solution
+        module.weight += move[: x.shape[1]].T.reshape(module.weight.shape)
+        if free:
+            module.bias += move[-1]

@@ -9,7 +9,7 @@ from torch import nn
 import coin
 from coin import parameters
 from coin.averaging import Weighing, mean_of
-from coin.codes import Average, Coin, CoinKfac, RegMean, TaskArithmetic, fisher_average
+from coin.codes import Average, Coin, CoinKfac, Matched, RegMean, TaskArithmetic, fisher_average
 from coin.codes.distillation import Distillation
 from coin.coding import Coding
 from coin.decoding import decode
@@ -196,6 +196,8 @@ ALL = [
     Coin(scale=None, balance="layer", relative=True),
     CoinKfac(),
     CoinKfac(scale=None, balance="network"),
+    Matched(folds=0),
+    Matched(folds=0, start=Coin(0.01)),
     Distillation(epochs=2),
     Distillation(epochs=2, start=Coin(), folds=2),
 ]
@@ -340,7 +342,14 @@ def test_distillation_leaves_batch_norm_alone():
         (lambda: TaskArithmetic(grid=[]), "empty grid"),
         (lambda: RegMean(grid=[]), "empty grid"),
         (lambda: Distillation(folds=5).check(4), "only 4 samples"),
-        (lambda: Tuner(folds=5).check(8, experts=2), "too few for an expert"),
+        (lambda: Tuner(folds=5).check(Coin(), 8, experts=2), "too few for an expert"),
+        (lambda: Tuner().check(Matched(folds=5), 8, experts=2), "too few for an expert"),
+        (lambda: Matched(folds=1), "code.folds=1"),
+        (lambda: Matched(shifts=-1), "code.shifts=-1"),
+        (lambda: Matched(strength=0), "code.strength=0"),
+        (lambda: Matched(scales=[]), "empty grid"),
+        (lambda: Matched(start=Coin()), "nothing to tune"),
+        (lambda: Matched(start="average"), "nothing to tune"),
     ],
 )
 def test_bad_hyperparameters_are_refused(make, words):
@@ -413,6 +422,13 @@ def test_kronecker_factors_of_a_convolution_are_the_expansion_over_positions():
         rows = grad.permute(0, 2, 3, 1).reshape(-1, 2)
         gram += rows.T @ rows
     torch.testing.assert_close(factors["1.weight/G"], gram / (9 * len(x)))
+
+
+def test_kronecker_factors_of_a_linear_layer_over_images_with_channels_last():
+    make = lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Linear(2, 3), nn.Flatten())  # noqa: E731
+    problem = coding(2, make=make)
+    factors = kronecker_factors(problem.experts[0], problem.batches)
+    torch.testing.assert_close(factors["1.weight/G"], torch.eye(3, dtype=torch.float64))
 
 
 def test_kronecker_factors_are_of_the_directions_asked_for():

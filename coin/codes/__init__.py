@@ -8,7 +8,8 @@ from coin.codes.average import Average
 from coin.codes.code import Code
 from coin.codes.coin import Coin
 from coin.codes.kfac import CoinKfac
+from coin.codes.matched import Matched
 from coin.codes.regmean import RegMean
 from coin.codes.task_arithmetic import TaskArithmetic
 
-__all__ = ["Average", "Code", "Coin", "CoinKfac", "RegMean", "TaskArithmetic", "fisher_average"]
+__all__ = ["Average", "Code", "Coin", "CoinKfac", "Matched", "RegMean", "TaskArithmetic", "fisher_average"]

@@ -17,6 +17,7 @@ class Code(abc.ABC):
     """A dataclass whose fields are the hyperparameters. One that is None is tuned over its grid."""
 
     history: Sequence[dict] = ()  # a code that trains leaves a record an epoch
+    folds: int = 0  # a code that fits the samples has its candidates judged by so many parts it was not made from
     chosen: Mapping[str, float] = MappingProxyType({})  # what it chose by itself, beside the candidate
 
     def candidates(self) -> list[dict]:

@@ -1,0 +1,102 @@
+"""Matched layers: what distillation does by gradients, done by one least-squares fit a layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from coin.codes.average import Average
+from coin.codes.code import Code, check_positive, choices
+from coin.coding import Coding
+from coin.matching import layer_outputs, match_layers
+from coin.parameters import Parameters, trainable, weighted_sum
+
+
+@dataclass
+class Matched(Code):
+    """Makes every layer answer what it answers in the experts, on average, to what the coded network sends it.
+
+    Layer after layer, in the order they run: with z_i its outputs in expert i and z_0 those in θ_0, the weight is
+    fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge regression towards the weight of
+    θ_0 + s (θ_c − θ_0). θ_c is the `start`'s. The `strength` of the ridge is in units of a sample's mean squared input.
+    Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
+    samples have positions. A fit looks good to the samples it was made from, so candidates are judged by `folds` that
+    they have not seen.
+    """
+
+    strength: float | None = 1.0
+    grid: Sequence[float] = (0.3, 1.0, 3.0)
+    scale: float | None = None
+    scales: Sequence[float] = (1.0, 1.5, 2.0)
+    shifts: int = 3
+    start: Code = field(default_factory=Average)
+    folds: int = 3
+
+    def __post_init__(self) -> None:
+        check_positive("strength", self.strength, self.grid)
+        check_positive("scale", self.scale, self.scales)
+        if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
+            raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to be judged by the samples it fits")
+        if not isinstance(self.shifts, int) or self.shifts < 0:
+            raise ValueError(f"code.shifts={self.shifts}: must be a whole number of copies, 0 for none")
+        if not isinstance(self.start, Code) or len(self.start.candidates()) > 1:
+            raise ValueError(
+                f"code.start={self.start}: must be a code with nothing to tune, such as Average() or Coin(0.01)"
+            )
+
+    def candidates(self) -> list[dict]:
+        scales = choices("scale", self.scale, self.scales)
+        return [{**s, **t} for s in scales for t in choices("strength", self.strength, self.grid)]
+
+    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+        scale = hyperparameters["scale"]
+        start = self.start.encode(coding, **self.start.candidates()[0])
+        wanted = self.average_outputs(coding)
+        if scale != 1:
+            start = weighted_sum([start, coding.base_params], [scale, 1 - scale])
+            wanted = weighted_sum([wanted, self.base_outputs(coding)], [scale, 1 - scale])
+        network = coding.network(start)
+        match_layers(network, self.inputs(coding), wanted, hyperparameters["strength"])
+        return {name: value.clone() for name, value in trainable(network).items()}
+
+    def inputs(self, coding: Coding) -> Tensor:
+        return with_shifts(torch.cat(list(coding.batches)), self.shifts)
+
+    def average_outputs(self, coding: Coding) -> Parameters:
+        """Σ β_i z_i of every layer."""
+        inputs = self.inputs(coding)
+
+        def compute() -> Parameters:
+            total: Parameters = {}
+            for weight, expert in zip(coding.beta, coding.experts, strict=True):
+                for name, made in layer_outputs(expert, inputs).items():
+                    total[name] = total[name].add_(made, alpha=weight) if name in total else made.mul_(weight)
+            return total
+
+        return coding.remember("layers", range(len(coding.experts)), {"of": "experts", "shifts": self.shifts}, compute)
+
+    def base_outputs(self, coding: Coding) -> Parameters:
+        """z_0 of every layer."""
+
+        def compute() -> Parameters:
+            return layer_outputs(coding.network(coding.base_params), self.inputs(coding))
+
+        return coding.remember("layers", range(len(coding.experts)), {"of": "base", "shifts": self.shifts}, compute)
+
+
+def with_shifts(images: Tensor, copies: int) -> Tensor:
+    """Images, and so many copies of each, moved at random by up to a tenth of their side, edges repeated. Inputs that
+    are no images stay as they are."""
+    if images.ndim != 4 or not copies:
+        return images
+    height, width = images.shape[2:]
+    most = round(height / 10), round(width / 10)
+    padded = nn.functional.pad(images, (most[1], most[1], most[0], most[0]), mode="replicate")
+    generator = torch.Generator().manual_seed(0)
+    moved = [images]
+    for _ in range(copies):
+        tops, lefts = (torch.randint(0, 2 * m + 1, (len(images),), generator=generator).tolist() for m in most)
+        crops = [p[:, t : t + height, c : c + width] for p, t, c in zip(padded, tops, lefts, strict=True)]
+        moved.append(torch.stack(crops))
+    return torch.cat(moved).contiguous(memory_format=torch.channels_last)
