@@ -100,7 +100,7 @@ def test_candidates_are_judged_by_samples_they_were_not_fitted_on():
     asked = Tuner("divergence", folds=3).tune(code, problem)
     assert [c["divergence"] for c in tuned.candidates] == [c["divergence"] for c in asked.candidates]
     fitted = problem.score(problem.answers(code.encode(problem, scale=1.0, strength=1e-6)))
-    assert fitted.divergence < tuned.candidates[0]["divergence"] / 10
+    assert fitted.divergence < tuned.candidates[0]["divergence"] / 2
 
 
 def test_layers_are_asked_for_once_whatever_the_candidates(monkeypatch):
@@ -131,7 +131,7 @@ def test_images_are_matched_with_moved_copies_of_them():
     assert with_shifts(images, 0) is images
 
 
-@pytest.mark.parametrize("start", [Average(), Coin(0.01)])
+@pytest.mark.parametrize("start", [None, Coin(0.01)])
 def test_matched_for_people_with_their_own_networks(start):
     problem = coding(2)
     decoder = Ridge(features=True)

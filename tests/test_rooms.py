@@ -18,6 +18,7 @@ ROOMS = {
         "coding",
         "grams",
         "kronecker",
+        "matching",
         "codes",
         "tuning",
         "",

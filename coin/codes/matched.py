@@ -1,12 +1,11 @@
 """Matched layers: what distillation does by gradients, done by one least-squares fit a layer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from coin.codes.average import Average
 from coin.codes.code import Code, check_positive, choices
 from coin.coding import Coding
 from coin.matching import layer_outputs, match_layers
@@ -19,7 +18,7 @@ class Matched(Code):
 
     Layer after layer, in the order they run: with z_i its outputs in expert i and z_0 those in θ_0, the weight is
     fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge regression towards the weight of
-    θ_0 + s (θ_c − θ_0). θ_c is the `start`'s. The `strength` of the ridge is in units of a sample's mean squared input.
+    θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The `strength` of the ridge is in units of a sample's mean squared input.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
     samples have positions. A fit looks good to the samples it was made from, so candidates are judged by `folds` that
     they have not seen.
@@ -30,7 +29,7 @@ class Matched(Code):
     scale: float | None = None
     scales: Sequence[float] = (1.0, 1.5, 2.0)
     shifts: int = 3
-    start: Code = field(default_factory=Average)
+    start: Code | None = None  # the experts' average
     folds: int = 3
 
     def __post_init__(self) -> None:
@@ -40,10 +39,8 @@ class Matched(Code):
             raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to be judged by the samples it fits")
         if not isinstance(self.shifts, int) or self.shifts < 0:
             raise ValueError(f"code.shifts={self.shifts}: must be a whole number of copies, 0 for none")
-        if not isinstance(self.start, Code) or len(self.start.candidates()) > 1:
-            raise ValueError(
-                f"code.start={self.start}: must be a code with nothing to tune, such as Average() or Coin(0.01)"
-            )
+        if self.start is not None and (not isinstance(self.start, Code) or len(self.start.candidates()) > 1):
+            raise ValueError(f"code.start={self.start}: must be null, the average, or a code with nothing to tune")
 
     def candidates(self) -> list[dict]:
         scales = choices("scale", self.scale, self.scales)
@@ -51,7 +48,9 @@ class Matched(Code):
 
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
         scale = hyperparameters["scale"]
-        start = self.start.encode(coding, **self.start.candidates()[0])
+        start = weighted_sum(coding.params, coding.beta)
+        if self.start:
+            start = self.start.encode(coding, **self.start.candidates()[0])
         wanted = self.average_outputs(coding)
         if scale != 1:
             start = weighted_sum([start, coding.base_params], [scale, 1 - scale])

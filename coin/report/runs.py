@@ -44,6 +44,7 @@ CODES = [
     "coin_scaled",
     "coin_balanced",
     "coin_kfac",
+    "matched",
     "coin_refined",
 ]
 DECODERS = ["analytic", "ridge", "features"]
