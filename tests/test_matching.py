@@ -4,7 +4,7 @@ import cases
 import pytest
 import reference
 import torch
-from test_codes import coding
+from problems import coding
 from torch import nn
 
 import coin
