@@ -219,6 +219,7 @@ class Experiment:
             "samples_nda": tuned.score.nda,
             "samples_divergence": tuned.score.divergence,
             "tuning": asdict(self.tuner),
+            "folds": self.tuner.folds_for(self.code),  # that judged the candidates: its own, or the tuner's
             "candidates": tuned.candidates,
             "distance": distance(*(trainable(e.network) for e in self.experts[:2])) if len(self.experts) > 1 else 0.0,
             "bytes": {

@@ -56,7 +56,7 @@ def gram_matrices(network: nn.Module, batches: Iterable[Tensor], convolutions: b
     """{weight name: G} over all rows (samples × positions) that reach each layer."""
     layers = gram_layers(network, convolutions)
     sums: Parameters = {}
-    rows: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
     def hook(name: str):
         def add(module: nn.Module, inputs: tuple) -> None:
@@ -64,7 +64,7 @@ def gram_matrices(network: nn.Module, batches: Iterable[Tensor], convolutions: b
             gram = x.T @ x
             key = f"{name}.weight" if name else "weight"
             sums[key] = sums[key].add_(gram) if key in sums else gram
-            rows[key] = rows.get(key, 0) + len(x)
+            counts[key] = counts.get(key, 0) + len(x)
 
         return add
 
@@ -75,4 +75,4 @@ def gram_matrices(network: nn.Module, batches: Iterable[Tensor], convolutions: b
     finally:
         for handle in handles:
             handle.remove()
-    return {name: total / rows[name] for name, total in sums.items()}
+    return {name: total / counts[name] for name, total in sums.items()}

@@ -20,7 +20,7 @@ def layer_outputs(network: nn.Module, inputs: Tensor) -> Parameters:
 
     def hook(name: str) -> Callable:
         def keep(module: Layer, inputs: tuple, output: Tensor) -> None:
-            runs[name] += 1
+            runs[name] += 1 if inputs else 2  # called by keyword: as if it ran twice
             made[name] = single(rows(module, output)).clone()
 
         return keep
@@ -65,7 +65,8 @@ def single(tensor: Tensor) -> Tensor:
 
 
 def least_move(x: Tensor, missing: Tensor, strength: float, offset: bool) -> tuple[Tensor, Tensor]:
-    """D, b with the least ‖x D + b − missing‖² + ridge ‖D‖², the ridge `strength` times the mean square of a row of x.
+    """D, b with the least ‖x D + b − missing‖² + ridge ‖D‖², the ridge `strength` times the mean square of a row of x,
+    less its mean if there is an `offset` b.
 
     From the smaller of the two Gram matrices. The ridge bounds their condition by the rows over the strength, which is
     within reach of single precision.
@@ -76,9 +77,11 @@ def least_move(x: Tensor, missing: Tensor, strength: float, offset: bool) -> tup
     few = len(x) < x.shape[1]
     gram = x @ x.T if few else x.T @ x
     ridge = strength * gram.diagonal().sum() / len(x)
-    if not ridge > 0:  # nothing reaches the layer
+    if ridge == 0:  # nothing reaches the layer
         return x.new_zeros(x.shape[1], y.shape[1]), level
     gram.diagonal().add_(ridge)
-    factor = torch.linalg.cholesky(gram)
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    if failed:
+        raise ValueError(f"a ridge of strength {strength:g} is too weak, or a network's outputs are not finite")
     move = x.T @ torch.cholesky_solve(y, factor) if few else torch.cholesky_solve(x.T @ y, factor)
     return move, level - mean @ move

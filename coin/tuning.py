@@ -49,7 +49,7 @@ class Tuner:
 
     def check(self, code: Code, samples: int, experts: int) -> None:
         """Refuses more folds than there are samples for."""
-        folds = self.folds_for(code)
+        folds = self.folds or self.folds_for(code)  # a code with nothing to choose may tune what it starts from
         if folds > samples / experts:
             raise ValueError(
                 f"{folds} folds of cross-validation: {samples} samples have too few for an expert in every fold; "
@@ -64,20 +64,21 @@ class Tuner:
             score = coding.score(answers)
             table = [{**candidates[0], **asdict(score)}]
             return Tuned(candidates[0], params, coding.decoder.fit(answers), score, table)
-        folds = self.parts(code, coding)
-        table = []
-        best, chosen = None, {}
-        for hyperparameters in candidates:
-            if folds:
-                score = cross_validated(code, folds, hyperparameters)
-            else:
-                score = coding.score(coding.answers_of(code, hyperparameters))
-            table.append({**hyperparameters, **asdict(score)})
-            if best is None or self.rank(score) > self.rank(best):
-                best, chosen = score, hyperparameters
+        scores = self.scores(code, coding, candidates)
+        best = max(range(len(candidates)), key=lambda k: self.rank(scores[k]))
+        table = [{**candidate, **asdict(score)} for candidate, score in zip(candidates, scores, strict=True)]
+        chosen = candidates[best]
         params = code.encode(coding, **chosen)
         answers = coding.answers_of(code, chosen)
         return Tuned(chosen, params, coding.decoder.fit(answers), coding.score(answers), table)
+
+    def scores(self, code: Code, coding: Coding, candidates: Sequence[dict]) -> list[Score]:
+        """Of every candidate, on all samples or, fold after fold, on those it was not made from."""
+        folds = self.parts(code, coding)
+        if not folds:
+            return [coding.score(coding.answers_of(code, candidate)) for candidate in candidates]
+        judged = [[held_out_score(code, *fold, candidate, len(folds)) for candidate in candidates] for fold in folds]
+        return [mean_score(scores) for scores in zip(*judged, strict=True)]
 
     def parts(self, code: Code, coding: Coding) -> list[tuple[Coding, Coding]]:
         """For every fold, the problem without it and that of it alone."""
@@ -94,19 +95,21 @@ class Tuner:
         return tuple(-math.inf if math.isnan(value) else value for value in ranked)
 
 
-def cross_validated(code: Code, folds: Sequence[tuple[Coding, Coding]], hyperparameters: dict) -> Score:
-    """The mean score of samples that neither the coded network nor the decoder was made from."""
-    scores = []
-    for seen, unseen in folds:
+def held_out_score(code: Code, seen: Coding, unseen: Coding, hyperparameters: dict, folds: int) -> Score:
+    """The score of samples that neither the coded network nor the decoder was made from."""
 
-        def compute(seen: Coding = seen, unseen: Coding = unseen) -> Parameters:
-            params = code.encode(seen, **hyperparameters)
-            return {"seen": seen.answers(params).coded, "unseen": unseen.answers(params).coded}
+    def compute() -> Parameters:
+        params = code.encode(seen, **hyperparameters)
+        return {"seen": seen.answers(params).coded, "unseen": unseen.answers(params).coded}
 
-        settings = {"code": code.recipe(), **hyperparameters, "beta": list(seen.beta), "folds": len(folds)}
-        coded = seen.remember("candidates", range(len(seen.experts)), settings, compute)
-        fitted = seen.decoder.fit(Answers(coded["seen"], seen.outputs(), seen.beta, seen.owners))
-        answers = Answers(coded["unseen"], unseen.outputs(), seen.beta, unseen.owners)
-        decoded = [fitted.decode(answers.coded, answers.others(i), i) for i in range(len(seen.experts))]
-        scores.append(unseen.scored(answers, decoded))
+    settings = {"code": code.recipe(), **hyperparameters, "beta": list(seen.beta), "folds": folds}
+    coded = seen.remember("candidates", range(len(seen.experts)), settings, compute)
+    fitted = seen.decoder.fit(Answers(coded["seen"], seen.outputs(), seen.beta, seen.owners))
+    answers = Answers(coded["unseen"], unseen.outputs(), seen.beta, unseen.owners)
+    return unseen.scored(
+        answers, [fitted.decode(answers.coded, answers.others(i), i) for i in range(len(seen.experts))]
+    )
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
     return Score(**{key: sum(getattr(score, key) for score in scores) / len(scores) for key in asdict(scores[0])})

@@ -52,9 +52,9 @@ def match_layers(network, inputs, wanted, strength) -> None:
         handle.remove()
         x, y = seen[0]
         if isinstance(module, nn.Conv2d):
-            padding = (
-                module.padding if isinstance(module.padding, tuple) else module._reversed_padding_repeated_twice[::2]
-            )
+            padding = module.padding
+            if padding == "same":
+                padding = [d * (k - 1) // 2 for d, k in zip(module.dilation, module.kernel_size, strict=True)]
             unfolded = nn.functional.unfold(x, module.kernel_size, module.dilation, padding, module.stride)
             x, y = unfolded.transpose(1, 2).flatten(0, 1), y.flatten(2).transpose(1, 2).flatten(0, 1)
         else:

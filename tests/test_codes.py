@@ -182,6 +182,7 @@ def test_task_arithmetic_is_the_papers_formula():
         (lambda: RegMean(grid=[]), "empty grid"),
         (lambda: Distillation(folds=5).check(4), "only 4 samples"),
         (lambda: Tuner(folds=5).check(Coin(), 8, experts=2), "too few for an expert"),
+        (lambda: Tuner(folds=5).check(Distillation(start=Coin()), 8, experts=2), "too few for an expert"),
         (lambda: Tuner().check(Matched(folds=5), 8, experts=2), "too few for an expert"),
         (lambda: Matched(folds=1), "code.folds=1"),
         (lambda: Matched(shifts=-1), "code.shifts=-1"),

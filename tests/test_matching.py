@@ -4,15 +4,16 @@ import cases
 import pytest
 import reference
 import torch
-from problems import coding
+from problems import coding, experts
 from torch import nn
 
 import coin
 from coin.codes import Average, Coin, Matched
 from coin.codes.matched import with_shifts
+from coin.coding import Coding
 from coin.decoders import Ridge
 from coin.matching import layer_outputs, least_move, match_layers
-from coin.parameters import trainable
+from coin.parameters import load, trainable
 from coin.tuning import Tuner
 
 
@@ -33,20 +34,92 @@ def test_the_least_move_is_least_squares_with_a_ridge(shape, offset):
         assert not shift.any()
 
 
-CASES = ("mlp", "tokens_linear", "many_leading_dims", "conv2d", "same_padding", "many_positions", "vit")
+def strided():
+    return nn.Sequential(nn.Conv2d(2, 4, 3, stride=2, padding=1, dilation=2), nn.ReLU(inplace=True), cases.Head(4))
+
+
+def padded():
+    return nn.Sequential(nn.Conv2d(2, 4, (3, 5), padding="same", bias=False), nn.Tanh(), cases.Head(4))
+
+
+def residual():
+    body = nn.Sequential(nn.Conv2d(2, 2, 3, padding=1, bias=False), nn.BatchNorm2d(2), nn.ReLU(inplace=True))
+    return nn.Sequential(nn.Conv2d(2, 2, 1), cases.Residual(body), cases.Residual(body[:1]), cases.Head(2))
+
+
+def of_images(make, layers):
+    def case(seed):
+        torch.manual_seed(seed)
+        network = make().double().eval()
+        assert set(layers) <= set(layer_outputs(network, IMAGES))
+        return network, IMAGES
+
+    return case
+
+
+IMAGES = torch.randn(6, 2, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+CASES = {name: lambda seed, name=name: cases.make(name, seed) for name in ("mlp", "tokens_linear", "vit")}
+CASES["many_leading_dims"] = lambda seed: cases.make("many_leading_dims", seed)
+CASES["many_positions"] = lambda seed: cases.make("many_positions", seed)
+CASES["strided"] = of_images(strided, ["0", "2.fc"])
+CASES["padded"] = of_images(padded, ["0", "2.fc"])
+CASES["residual"] = of_images(residual, ["0", "3.fc"])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_one_pass_is_as_one_layer_after_the_other(case):
-    network, inputs = cases.make(case)
-    other, _ = cases.make(case, seed=1)
+    network, inputs = CASES[case](0)
+    other, _ = CASES[case](1)
     wanted = layer_outputs(other, inputs)
-    assert wanted
     truth = copy.deepcopy(network)
     match_layers(network, inputs, wanted, 0.5)
     reference.match_layers(truth, inputs, wanted, 0.5)
     for name, value in trainable(truth).items():
         torch.testing.assert_close(trainable(network)[name], value)
+
+
+def test_the_code_is_its_formula():
+    base, found = experts(2, make=lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), cases.Head(3)))
+    problem = Coding(found, (0.7, 0.3), IMAGES.split(4), base=base)
+    code = Matched(scale=2.0, strength=0.5, start=Coin(0.01), shifts=2)
+    inputs = with_shifts(IMAGES, 2)
+    first, second, before = (layer_outputs(network, inputs) for network in (*found, base))
+    wanted = {k: z + 2 * (0.7 * first[k] + 0.3 * second[k] - z) for k, z in before.items()}
+    start = Coin().encode(problem, damping=0.01)
+    truth = load(copy.deepcopy(base), {k: z + 2 * (start[k] - z) for k, z in problem.base_params.items()})
+    reference.match_layers(truth, inputs, wanted, 0.5)
+    for name, value in code.encode(problem, **code.candidates()[0]).items():
+        torch.testing.assert_close(value, trainable(truth)[name])
+
+
+def test_other_coding_weights_on_the_same_problem_are_another_target():
+    problem, code = coding(2), Matched(scale=1.0)
+    code.encode(problem, scale=1.0, strength=0.5)
+    problem.beta = (0.9, 0.1)
+    for name, value in Matched().encode(coding(2, (0.9, 0.1)), scale=1.0, strength=0.5).items():
+        torch.testing.assert_close(code.encode(problem, scale=1.0, strength=0.5)[name], value)
+
+
+def test_samples_of_different_shapes_are_refused():
+    base, found = experts(2, make=lambda: nn.Sequential(nn.Conv2d(2, 3, 3), cases.Head(3)))
+    problem = Coding(found, None, [IMAGES, IMAGES[..., 1:]], base=base)
+    with pytest.raises(ValueError, match="one shape"):
+        Matched().encode(problem, scale=1.0, strength=1.0)
+
+
+def test_a_layer_called_by_keyword_stays_where_it_is():
+    class Named(nn.Linear):
+        def forward(self, x):
+            return self.inner(input=super().forward(x))
+
+    network = Named(4, 5)
+    network.inner = nn.Linear(5, 3)
+    assert set(layer_outputs(network, torch.randn(6, 4))) == {""}
+
+
+def test_a_ridge_too_weak_to_solve_with_is_refused():
+    with pytest.raises(ValueError, match="too weak"):
+        least_move(torch.ones(40, 30), torch.randn(40, 3), 1e-9, False)
 
 
 @pytest.mark.parametrize("case", ["twice", "tied"])
@@ -73,7 +146,7 @@ def test_a_layer_that_nothing_reaches_keeps_its_weight():
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_equal_experts_are_matched_already():
+def test_one_expert_is_matched_already():
     problem = coding(1, [1.0])
     for name, value in Matched().encode(problem, scale=1.0, strength=0.3).items():
         torch.testing.assert_close(value, problem.params[0][name])

@@ -88,4 +88,4 @@ def values_of(name: str, value: float | None, grid: Sequence[float]) -> list[flo
 def check_positive(name: str, value: float | None, grid: Sequence[float]) -> None:
     for v in values_of(name, value, grid):
         if not (isinstance(v, int | float) and v > 0 and math.isfinite(v)):
-            raise ValueError(f"code.{name}={v}: must be a positive number, or null to tune it over code.grid")
+            raise ValueError(f"code.{name}={v}: must be a positive number, or null to tune it over its grid")

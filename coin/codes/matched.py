@@ -18,7 +18,7 @@ class Matched(Code):
 
     Layer after layer, in the order they run: with z_i its outputs in expert i and z_0 those in θ_0, the weight is
     fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge regression towards the weight of
-    θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The `strength` of the ridge is in units of a sample's mean squared input.
+    θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The ridge's `strength` is in units of the squared inputs of a sample.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
     samples have positions. A fit looks good to the samples it was made from, so candidates are judged by `folds` that
     they have not seen.
@@ -33,6 +33,7 @@ class Matched(Code):
     folds: int = 3
 
     def __post_init__(self) -> None:
+        self.last: tuple[Coding, Sequence[float], Parameters, Parameters] | None = None
         check_positive("strength", self.strength, self.grid)
         check_positive("scale", self.scale, self.scales)
         if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
@@ -51,37 +52,31 @@ class Matched(Code):
         start = weighted_sum(coding.params, coding.beta)
         if self.start:
             start = self.start.encode(coding, **self.start.candidates()[0])
-        wanted = self.average_outputs(coding)
+        wanted, before = self.layers(coding)
         if scale != 1:
             start = weighted_sum([start, coding.base_params], [scale, 1 - scale])
-            wanted = weighted_sum([wanted, self.base_outputs(coding)], [scale, 1 - scale])
+            wanted = weighted_sum([wanted, before], [scale, 1 - scale])
         network = coding.network(start)
         match_layers(network, self.inputs(coding), wanted, hyperparameters["strength"])
         return {name: value.clone() for name, value in trainable(network).items()}
 
     def inputs(self, coding: Coding) -> Tensor:
+        shapes = sorted({tuple(batch.shape[1:]) for batch in coding.batches})
+        if len(shapes) > 1:
+            raise ValueError(f"matched layers need all samples in one shape; these have {shapes}")
         return with_shifts(torch.cat(list(coding.batches)), self.shifts)
 
-    def average_outputs(self, coding: Coding) -> Parameters:
-        """Σ β_i z_i of every layer."""
-        inputs = self.inputs(coding)
-
-        def compute() -> Parameters:
-            total: Parameters = {}
+    def layers(self, coding: Coding) -> tuple[Parameters, Parameters]:
+        """Σ β_i z_i and z_0 of every layer. Those of the last problem are kept: all candidates need them."""
+        if self.last is None or self.last[0] is not coding or self.last[1] != coding.beta:
+            self.last = None  # before the next ones are made: they are large
+            inputs, average = self.inputs(coding), Parameters()
             for weight, expert in zip(coding.beta, coding.experts, strict=True):
                 for name, made in layer_outputs(expert, inputs).items():
-                    total[name] = total[name].add_(made, alpha=weight) if name in total else made.mul_(weight)
-            return total
-
-        return coding.remember("layers", range(len(coding.experts)), {"of": "experts", "shifts": self.shifts}, compute)
-
-    def base_outputs(self, coding: Coding) -> Parameters:
-        """z_0 of every layer."""
-
-        def compute() -> Parameters:
-            return layer_outputs(coding.network(coding.base_params), self.inputs(coding))
-
-        return coding.remember("layers", range(len(coding.experts)), {"of": "base", "shifts": self.shifts}, compute)
+                    average[name] = average[name].add_(made, alpha=weight) if name in average else made.mul_(weight)
+            base = layer_outputs(coding.network(coding.base_params), inputs) if coding.base is not None else {}
+            self.last = (coding, coding.beta, average, base)
+        return self.last[2:]
 
 
 def with_shifts(images: Tensor, copies: int) -> Tensor:
