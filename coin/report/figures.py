@@ -96,7 +96,7 @@ def code_of(cell: Cell) -> str:
     return " ".join([cell.code, *(f"{k}={v}" for k, v in cell.variant.items())])
 
 
-MARKERS = "osD^v<>P*X"
+MARKERS = "osD^v<>P*Xhp"
 
 
 def costs(cells: Sequence[Cell]) -> Figure:
@@ -172,39 +172,52 @@ def errors(cells: Sequence[Cell]) -> Figure:
     return figure
 
 
+STYLES = ["-", "--", ":"]
+
+
 def against(cells: Sequence[Cell], key: str) -> Figure:
-    """Average NDA against one setting, a line for each combination of everything else."""
+    """Average NDA against one setting, a line for each combination of everything else: a colour a code, a style a
+    decoder. What has no value of the setting is drawn across, for comparison."""
     experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    decoders = list(dict.fromkeys(cell.decoder for cell in cells))
+    codes = list(dict.fromkeys(without(cell, key) for cell in cells))
     figure, axes = panels(len(experiments))
     for axis, experiment in zip(axes, experiments, strict=True):
         lines: dict[str, list[tuple[float, float, float]]] = {}
-        flat: dict[str, tuple[float, float]] = {}
+        looks: dict[str, dict] = {}
         for cell in (cell for cell in cells if cell.experiment == experiment):
-            rest = cell.label_without(key)
+            color = f"C{codes.index(without(cell, key)) % 10}"
+            look: dict = {"color": color, "linestyle": STYLES[decoders.index(cell.decoder) % len(STYLES)]}
             place = as_number(cell.variant[key]) if key in cell.variant else None
             if place is None:
-                flat[cell.label] = cell.nda()
+                label = cell.label if key in cell.variant else f"{cell.label}, no {key}"
+                axis.axhline(cell.nda()[0], label=label, color=color, linestyle="-.", linewidth=1)
             else:
-                lines.setdefault(rest, []).append((place, *cell.nda()))
+                lines.setdefault(cell.label_without(key), []).append((place, *cell.nda()))
+                looks[cell.label_without(key)] = look
         for label, points in lines.items():
-            points.sort()
-            x, y, error = zip(*points, strict=True)
-            axis.errorbar(x, y, yerr=[0 if math.isnan(e) else e for e in error], marker="o", capsize=3, label=label)
-        for i, (label, (mean, _)) in enumerate(flat.items()):  # no value of the setting: for comparison
-            axis.axhline(mean, linestyle="--", color=f"C{(len(lines) + i) % 10}", label=label)
-        values = [x for points in lines.values() for x, _, _ in points]
+            x, y, error = zip(*sorted(points), strict=True)
+            height = [0 if math.isnan(e) else e for e in error]
+            axis.errorbar(x, y, yerr=height, marker="o", capsize=3, label=label, **looks[label])
+        values = {x for points in lines.values() for x, _, _ in points}
         if values and min(values) > 0 and max(values) / min(values) >= 10:
             axis.set_xscale("log")
-        if 1 < len(set(values)) <= 8:  # what was run, rather than round numbers
-            axis.set_xticks(sorted(set(values)), [f"{value:g}" for value in sorted(set(values))])
+        if 1 < len(values) <= 8:  # what was run, rather than round numbers
+            axis.set_xticks(sorted(values), [f"{value:g}" for value in sorted(values)])
             axis.minorticks_off()
         axis.set_xlabel(AXES.get(key, key))
         axis.set_ylabel("average NDA, %")
         axis.set_title(experiment)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8, framealpha=0.6)
+    named = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.tight_layout()
+    figure.legend(named.values(), named.keys(), loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def without(cell: Cell, key: str) -> str:
+    """The code with its settings but this one, whatever the decoder."""
+    return code_of(replace(cell, variant={k: v for k, v in cell.variant.items() if k != key}))
 
 
 def has_curves(run: dict) -> bool:
