@@ -44,7 +44,7 @@ class Tuner:
             raise ValueError(f"tuning.folds={self.folds}: must be at least 2, or 0 for no cross-validation")
 
     def folds_for(self, code: Code) -> int:
-        """None where there is nothing to choose."""
+        """How many judge its candidates; 0 where there is nothing to choose."""
         return (self.folds or code.folds) if len(code.candidates()) > 1 else 0
 
     def check(self, code: Code, samples: int, experts: int) -> None:
@@ -69,7 +69,7 @@ class Tuner:
         table = [{**candidate, **asdict(score)} for candidate, score in zip(candidates, scores, strict=True)]
         chosen = candidates[best]
         params = code.encode(coding, **chosen)
-        answers = coding.answers_of(code, chosen)
+        answers = coding.answers(params)
         return Tuned(chosen, params, coding.decoder.fit(answers), coding.score(answers), table)
 
     def scores(self, code: Code, coding: Coding, candidates: Sequence[dict]) -> list[Score]:

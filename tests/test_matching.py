@@ -176,6 +176,14 @@ def test_candidates_are_judged_by_samples_they_were_not_fitted_on():
     assert fitted.divergence < tuned.candidates[0]["divergence"] / 2
 
 
+def test_after_cross_validation_the_chosen_fit_is_made_once(monkeypatch):
+    calls = []
+    real = Matched.encode
+    monkeypatch.setattr(Matched, "encode", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
+    Tuner("divergence").tune(Matched(), coding(2))
+    assert len(calls) == 3 * 3 + 1  # scales, folds, and the chosen one on all samples
+
+
 def test_layers_are_asked_for_once_whatever_the_candidates(monkeypatch):
     calls = []
     import coin.codes.matched as matched
