@@ -13,7 +13,6 @@ L̂                coding_loss       how far f_c is from Σ β_i f_i on the samp
 NDA              nda               accuracy of f̂_i over accuracy of f_i, in percent
 """
 
-import copy
 from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn
@@ -28,12 +27,14 @@ from coin.tuning import Tuner
 
 __all__ = ["WithFeatures", "decode", "encode", "fit_decoder"]
 
+DAMPING = 1e-2  # asked for by identity: whoever gives a damping, this one or another, has said something
+
 
 def encode(
     experts: Sequence[nn.Module],
     batches: Iterable[Tensor],
     beta: Sequence[float] | None = None,
-    damping: float = 1e-2,
+    damping: float = DAMPING,
     code: Code | None = None,
     base: nn.Module | None = None,
     decoder: Decoder | None = None,
@@ -44,9 +45,14 @@ def encode(
     and has the open ones chosen on the batches, for this `decoder` (by default the paper's formula), by how little the
     decoded class probabilities differ from the experts'. Codes that scale or train need `base`.
     """
-    experts = [copy.deepcopy(expert).eval() for expert in experts]
+    experts = [parameters.copy_of(expert) for expert in experts]
     if not experts:
         raise ValueError("there are no experts to code; pass at least one network")
+    if code is not None and damping is not DAMPING:
+        raise ValueError(
+            f"damping={damping} belongs to the default code, and code={type(code).__name__} brings its own "
+            f"hyperparameters: give one of the two, such as code=Coin({damping})"
+        )
     coding = Coding(experts, beta, as_batches(batches), base=base, decoder=decoder or Analytic())  # type: ignore[arg-type]
     code, tuner = code or Coin(damping), Tuner("divergence")
     return parameters.load(experts[0], tuner.tune(code, coding).params)
@@ -63,7 +69,7 @@ def fit_decoder(
 
     One that wants features takes the answers of `coin.WithFeatures(coded)` for those of the coded network.
     """
-    experts = [copy.deepcopy(expert).eval() for expert in experts]
+    experts = [parameters.copy_of(expert) for expert in experts]
     coding = Coding(experts, beta, as_batches(batches), decoder=decoder)  # type: ignore[arg-type]
-    answers = coding.run(WithFeatures(copy.deepcopy(coded).eval(), required=decoder.features))
+    answers = coding.run(WithFeatures(parameters.copy_of(coded), required=decoder.features))
     return decoder.fit(Answers(answers, coding.outputs(), coding.beta))

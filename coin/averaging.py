@@ -21,7 +21,8 @@ def fisher_average(
 ) -> Parameters:
     """θ_c = (Σ β̄_i (F_i + λI))⁻¹ Σ β̄_i (F_i + λI) θ_i, with each tensor of F_i times `scales[i]` where given.
 
-    A cache-sized piece at a time, so that it costs about as much as reading the operands once.
+    A cache-sized piece at a time, so that it costs about as much as reading the operands once; in single precision or
+    better, rounded once to the parameters' own.
     """
     if not 0 < damping < float("inf"):
         raise ValueError(f"damping={damping}: must be a positive number")
@@ -29,10 +30,10 @@ def fisher_average(
     coded = {}
     for name, first in params[0].items():
         # any layout will do as long as all operands share it: the arithmetic is element by element
-        result = torch.empty_like(first)
+        result = torch.empty_like(first, dtype=torch.promote_types(first.dtype, torch.float32))
         factors = [1.0 if scales is None else scales[i][name] for i in range(len(fishers))]
         operands = [flat(result), *(flat(f[name], result) for f in fishers), *(flat(p[name], result) for p in params)]
-        weight, total = (torch.empty(min(CHUNK, first.numel()), dtype=first.dtype, device=first.device) for _ in "wt")
+        weight, total = (result.new_empty(min(CHUNK, first.numel())) for _ in "wt")
         for pieces in zip(*(operand.split(CHUNK) for operand in operands), strict=True):
             average, fs, thetas = pieces[0], pieces[1 : 1 + len(fishers)], pieces[1 + len(fishers) :]
             w, t = weight[: len(average)], total[: len(average)]
@@ -43,7 +44,7 @@ def fisher_average(
                 average.addcmul_(w, theta)
                 t.add_(f, alpha=b * s)
             average.div_(t)
-        coded[name] = result
+        coded[name] = result.to(first.dtype)
     return coded
 
 

@@ -1,6 +1,5 @@
 """The coding problem: what a code is given to make a coded network's weights from."""
 
-import copy
 import hashlib
 import json
 import math
@@ -16,8 +15,9 @@ from coin import parameters
 from coin.decoders import Analytic, Answers, Decoder
 from coin.features import WithFeatures
 from coin.fisher import Directions, Exact, diagonal_fisher
-from coin.metrics import coding_loss, divergence, nda_compute, nda_update
+from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
+from coin.recipes import recipe_of
 
 Remember = Callable[[str, Sequence[int], dict, Callable[[], Parameters]], Parameters]
 
@@ -80,12 +80,12 @@ class Coding:
         parameters.check_alike(self.experts)
         if self.base is not None:
             parameters.check_origin(self.base, self.experts[0])
-        self.scratch = copy.deepcopy(self.experts[0]).eval()
+        self.scratch = parameters.copy_of(self.experts[0])
 
     @property
     def params(self) -> list[Parameters]:
-        """θ_1 … θ_N"""
-        return [parameters.trainable(expert) for expert in self.experts]
+        """θ_1 … θ_N, in single precision or better: a coded network rounds what is computed from them once."""
+        return [parameters.single(parameters.trainable(expert)) for expert in self.experts]
 
     @property
     def base_params(self) -> Parameters:
@@ -93,12 +93,12 @@ class Coding:
         if self.base is None:
             raise ValueError("this code needs the base network θ_0 that the experts were fine-tuned from: pass base=…")
         own = dict(self.base.named_parameters())
-        return {name: own[name].detach() for name in self.params[0]}
+        return parameters.single({name: own[name].detach() for name in parameters.trainable(self.experts[0])})
 
     def fishers(self, directions: Directions | None = None) -> list[Parameters]:
         """diag F_1 … diag F_N over all P samples."""
         directions = directions or Exact()
-        settings = {"directions": repr(directions)}
+        settings = {"directions": recipe_of(directions)}
 
         def fisher(expert: nn.Module) -> Parameters:
             return self.compute_fisher(expert, self.batches, directions)
@@ -114,11 +114,11 @@ class Coding:
             for i, expert in enumerate(self.experts)
         ]
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference mode: what a Trainer moves meanwhile would be of no use to autograd any more
     def run(self, network: nn.Module) -> Tensor:
         if self.compute_outputs:
             return self.compute_outputs(network, self.batches)
-        return torch.cat([network(batch) for batch in self.batches]).clone()
+        return torch.cat([check_outputs(network(batch), len(batch)) for batch in self.batches])
 
     def network(self, params: Parameters) -> nn.Module:
         """The network with these parameters; valid until the next call, for it is one scratch network."""

@@ -25,11 +25,14 @@ from coin.fisher import Directions
 from coin.memory import Memory
 from coin.parameters import Parameters, check_alike, size_of, trainable
 from coin.prediction import Inputs
+from coin.recipes import lasts
 from coin.samples import Samples
 from coin.store import Made, Store
 from coin.tuning import Tuned, Tuner
 
-KEPT = {"fishers", "outputs", "students"}  # in the store, for other runs: dearer to compute than to read
+# What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
+# computed gives it the next version, so that what the old way made is not taken for what the new one makes.
+KEPT = {"fishers": 2, "outputs": 2, "students": 2}
 
 
 @dataclass
@@ -112,7 +115,7 @@ class Experiment:
         Its seconds count towards this run whenever they were spent, so that runs can be compared.
         """
         who = experts[0].digest if len(experts) == 1 else [expert.digest for expert in experts]
-        recipe = {"expert": who, **self.setting, **recipe}
+        recipe = {"version": KEPT.get(kind), "expert": who, **self.setting, **recipe}
         key = json.dumps([kind, recipe], sort_keys=True)
 
         def timed() -> tuple[Parameters, float]:
@@ -127,7 +130,7 @@ class Experiment:
             return made, {"seconds": round(took, 3)}
 
         def find() -> tuple[Parameters, float]:
-            if kind not in KEPT:
+            if kind not in KEPT or not lasts(recipe):
                 return timed()
             name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
             found = self.store.obtain(kind, name, recipe, make, derived=True)

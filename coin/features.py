@@ -17,17 +17,18 @@ class WithFeatures(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         seen: list[tuple[Tensor, Tensor]] = []
 
-        def keep(module: nn.Module, inputs: tuple, output: Tensor) -> None:
-            seen[:] = [(inputs[0], output)]
+        def keep(module: nn.Module, inputs: tuple, named: dict[str, Tensor], output: Tensor) -> None:
+            seen[:] = [(inputs[0] if inputs else next(iter(named.values())), output)]
 
         linears = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
-        handles = [module.register_forward_hook(keep) for module in linears]
+        handles = [module.register_forward_hook(keep, with_kwargs=True) for module in linears]
         try:
             outputs = self.network(x)
         finally:
             for handle in handles:
                 handle.remove()
-        if not seen or seen[0][1] is not outputs or seen[0][0].ndim != 2:
+        ends_in_linear = seen and seen[0][1] is outputs and isinstance(outputs, Tensor) and outputs.ndim == 2
+        if not ends_in_linear:
             if not self.required:
                 return outputs
             raise ValueError(

@@ -34,6 +34,31 @@ class NormalizedDecodingAccuracy(Metric):
         return nda_compute(self.decoded_correct, self.expert_correct)
 
 
+def check_outputs(outputs: Tensor, samples: int) -> Tensor:
+    """Refuses anything but one row of outputs a sample: a class would be looked for along the wrong axis."""
+    if not isinstance(outputs, Tensor):
+        raise ValueError(
+            f"the network returns {type(outputs).__name__}, expected one tensor of outputs; "
+            "wrap the network in a module that returns its logits"
+        )
+    if outputs.ndim != 2 or len(outputs) != samples or not outputs.shape[1]:
+        raise ValueError(
+            f"the network returns {tuple(outputs.shape)} for {samples} samples, expected (samples, outputs), one row a "
+            "sample; wrap the network in a module that does (of tokens, read one or their mean)"
+        )
+    return outputs
+
+
+def check_alike(outputs: Tensor, *others: Tensor) -> None:
+    """Refuses outputs that are not all (samples, classes), of the same samples and classes."""
+    shapes = [tuple(rows.shape) for rows in (outputs, *others)]
+    if outputs.ndim != 2 or any(shape != shapes[0] for shape in shapes):
+        raise ValueError(
+            f"outputs of the shapes {', '.join(map(str, shapes))} cannot be compared; "
+            "all must be (samples, classes), of the same samples and classes"
+        )
+
+
 def nda_update(decoded: Tensor, expert: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """How many samples the decoded and the expert's own outputs (samples, classes) get right."""
     if decoded.shape != expert.shape or decoded.shape[:1] != target.shape or decoded.ndim != 2:
@@ -61,6 +86,7 @@ def accuracy(outputs: Tensor, target: Tensor) -> float:
 
 def agreement(outputs: Tensor, others: Tensor) -> float:
     """How often two networks name the same class, in percent; it needs no labels."""
+    check_alike(outputs, others)
     return 100 * float((outputs.argmax(1) == others.argmax(1)).double().mean())
 
 
@@ -80,12 +106,14 @@ def divergence(outputs: Tensor, experts: Tensor) -> float:
 
     It needs no labels, and follows NDA better than squared distances do: those count classes nobody asks for.
     """
+    check_alike(outputs, experts)
     wanted, found = experts.double().log_softmax(1), outputs.double().log_softmax(1)
     return float((wanted.exp() * (wanted - found)).sum(1).mean())
 
 
 def coding_loss(coded: Tensor, experts: Sequence[Tensor] | Tensor, beta: Sequence[float]) -> float:
     """The empirical coding loss L̂ = (β̄ / 2P) Σ_l ‖f_c(x_l) − Σ_i β_i f_i(x_l)‖², β̄ = (Σ_i 1/β_i²) / N."""
+    check_alike(coded, *experts)
     target = sum(b * f.double() for b, f in zip(beta, experts, strict=True))
     beta_bar = sum(1 / b**2 for b in beta) / len(beta)
     return beta_bar / 2 * float((coded.double() - target).detach().square().sum(1).mean())

@@ -4,6 +4,7 @@ What was trained (every parameter with `requires_grad`) is θ; all else a networ
 buffers, such as BatchNorm's statistics) must be equal in all networks that are coded together.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -23,10 +24,26 @@ def frozen(network: nn.Module) -> Parameters:
     return params | {name: b.detach() for name, b in network.named_buffers()}
 
 
+def single(params: Mapping[str, Tensor]) -> Parameters:
+    """The same in single precision or better: what codes compute with, so that half precision is rounded to once."""
+    return {name: p.to(torch.promote_types(p.dtype, torch.float32)) for name, p in params.items()}
+
+
+def copy_of(network: nn.Module) -> nn.Module:
+    """A copy in eval mode, which may be changed."""
+    try:
+        return copy.deepcopy(network).eval()
+    except RuntimeError as error:
+        raise ValueError(
+            f"{type(network).__name__} cannot be copied ({' '.join(str(error).split())[:100]}…); where torch's old "
+            "weight_norm prevents it, use torch.nn.utils.parametrizations.weight_norm"
+        ) from error
+
+
 @torch.no_grad()
 def load(network: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
     """Copies `params`, which may be any part of the network's tensors, into the network and returns it."""
-    own = dict(network.named_parameters()) | dict(network.named_buffers())
+    own = dict(network.named_parameters(remove_duplicate=False)) | dict(network.named_buffers(remove_duplicate=False))
     problems = [f"{name} (unknown)" for name in params if name not in own]
     problems += [
         f"{name} {tuple(value.shape)} (the network has {tuple(own[name].shape)})"
@@ -41,12 +58,14 @@ def load(network: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
 
 
 def weighted_sum(params: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Parameters:
-    """Σ w_i θ_i, in the parameters' own dtype."""
-    total = {name: p * weights[0] for name, p in params[0].items()}
-    for other, weight in zip(params[1:], weights[1:], strict=True):
-        for name, value in total.items():
-            value.add_(other[name], alpha=weight)
-    return total
+    """Σ w_i θ_i, added up in single precision or better and rounded once, to the parameters' own dtype."""
+    found = {}
+    for name, first in params[0].items():
+        total = first.to(torch.promote_types(first.dtype, torch.float32), copy=True).mul_(weights[0])
+        for other, weight in zip(params[1:], weights[1:], strict=True):
+            total.add_(other[name], alpha=weight)
+        found[name] = total.to(first.dtype)
+    return found
 
 
 def check_finite(params: Mapping[str, Tensor], owner: str) -> None:

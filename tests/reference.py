@@ -42,15 +42,19 @@ def fisher_average(params, fishers, beta, damping) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def match_layers(network, inputs, wanted, strength) -> None:
-    """One layer a pass, each by least squares with a row more for every number that shall not move."""
+def match_layers(network, inputs, wanted, strength, steps=None) -> None:
+    """One layer a pass, each by least squares with a row more for every number that shall not move. With `steps`, of
+    the first samples and chosen positions alone."""
     modules = dict(network.named_modules())
     for name, target in wanted.items():
-        module, seen = modules[name], []
+        module, seen, samples = modules[name.removesuffix("weight").removesuffix(".")], [], len(inputs)
         handle = module.register_forward_hook(lambda module, x, y, seen=seen: seen.append((x[0].clone(), y.clone())))
         network(inputs)
         handle.remove()
         x, y = seen[0]
+        if steps:
+            samples = steps[name].samples
+            x, y = x[:samples], y[:samples]
         if isinstance(module, nn.Conv2d):
             padding = module.padding
             if padding == "same":
@@ -59,9 +63,15 @@ def match_layers(network, inputs, wanted, strength) -> None:
             x, y = unfolded.transpose(1, 2).flatten(0, 1), y.flatten(2).transpose(1, 2).flatten(0, 1)
         else:
             x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+        if steps and steps[name].chosen is not None:
+            chosen = steps[name].chosen[:, :, None]
+            x, y = (
+                t.view(samples, -1, t.shape[-1]).gather(1, chosen.expand(-1, -1, t.shape[-1])).flatten(0, 1)
+                for t in (x, y)
+            )
         free = module.bias is not None
         centred = x - x.mean(0) if free else x
-        ridge = strength * centred.square().sum() / len(inputs)
+        ridge = strength * centred.square().sum() / samples
         stay = ridge.sqrt() * torch.eye(x.shape[1], dtype=x.dtype)
         ones, zeros = torch.ones(len(x), 1, dtype=x.dtype), torch.zeros(len(stay), 1, dtype=x.dtype)
         left = torch.cat([torch.cat([x, ones], 1), torch.cat([stay, zeros], 1)]) if free else torch.cat([x, stay])

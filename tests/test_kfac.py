@@ -3,8 +3,8 @@ from problems import coding
 from torch import nn
 
 from coin.codes import Coin, CoinKfac
+from coin.codes.kfac import kronecker_factors
 from coin.fisher import Exact, Likelihood
-from coin.kronecker import kronecker_factors
 
 
 def test_kronecker_factors_are_exact_where_every_sample_is_alike():

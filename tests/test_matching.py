@@ -9,12 +9,20 @@ from torch import nn
 
 import coin
 from coin.codes import Average, Coin, Matched
-from coin.codes.matched import with_shifts
+from coin.codes.layers import own_layers
+from coin.codes.lockstep import schedule_for
+from coin.codes.matched import LeastMove, Moved, Targets, layer_outputs, match_layers
 from coin.coding import Coding
 from coin.decoders import Ridge
-from coin.matching import layer_outputs, least_move, match_layers
 from coin.parameters import load, trainable
 from coin.tuning import Tuner
+
+
+def least_move(x, y, strength, offset, part=7):
+    move = LeastMove(len(x), offset)
+    for rows in zip(x.split(part), y.split(part), strict=True):
+        move.add(*rows)
+    return move.solve(strength / len(x))
 
 
 @pytest.mark.parametrize("shape", [(30, 5), (5, 30)])
@@ -34,6 +42,31 @@ def test_the_least_move_is_least_squares_with_a_ridge(shape, offset):
         assert not shift.any()
 
 
+def test_a_large_mean_costs_the_least_move_no_precision():
+    torch.manual_seed(0)
+    x, y = torch.randn(900, 5, dtype=torch.float64) + 1e3, torch.randn(900, 3, dtype=torch.float64)
+    truth = least_move(x, y, 0.7, True)[0]
+    assert float((least_move(x.float(), y.float(), 0.7, True)[0] - truth).norm() / truth.norm()) < 1e-3
+
+
+def moved(inputs, shifts=0):
+    return Moved.copies_of([inputs], shifts)
+
+
+def outputs(network, inputs):
+    """What the layers of a network make of inputs, in their order."""
+    schedule = schedule_for(network, moved(inputs), 4 << 30, 1)
+    schedule.order = torch.arange(len(inputs))
+    return layer_outputs(network, moved(inputs), schedule)
+
+
+def match(network, inputs, wanted, strength):
+    schedule = schedule_for(network, moved(inputs), 4 << 30, 1)
+    schedule.order = torch.arange(len(inputs))
+    schedule.steps = {name: schedule.steps[name] for name in wanted}
+    match_layers(network, Targets(moved(inputs), schedule, wanted, {}), 1.0, strength)
+
+
 def strided():
     return nn.Sequential(nn.Conv2d(2, 4, 3, stride=2, padding=1, dilation=2), nn.ReLU(inplace=True), cases.Head(4))
 
@@ -51,7 +84,7 @@ def of_images(make, layers):
     def case(seed):
         torch.manual_seed(seed)
         network = make().double().eval()
-        assert set(layers) <= set(layer_outputs(network, IMAGES))
+        assert {f"{layer}.weight" for layer in layers} <= set(outputs(network, IMAGES))
         return network, IMAGES
 
     return case
@@ -70,20 +103,125 @@ CASES["residual"] = of_images(residual, ["0", "3.fc"])
 def test_one_pass_is_as_one_layer_after_the_other(case):
     network, inputs = CASES[case](0)
     other, _ = CASES[case](1)
-    wanted = layer_outputs(other, inputs)
+    wanted = outputs(other, inputs)
     truth = copy.deepcopy(network)
-    match_layers(network, inputs, wanted, 0.5)
+    match(network, inputs, wanted, 0.5)
     reference.match_layers(truth, inputs, wanted, 0.5)
     for name, value in trainable(truth).items():
         torch.testing.assert_close(trainable(network)[name], value)
+
+
+@pytest.mark.parametrize("case", ["strided", "residual", "many_leading_dims", "vit"])
+@pytest.mark.parametrize("memory", [300_000, 150_000, 80_000])
+def test_in_less_memory_it_is_as_one_layer_after_the_other_with_what_is_drawn(case, memory):
+    network, inputs = CASES[case](0)
+    other, _ = CASES[case](1)
+    torch.manual_seed(0)
+    inputs = (
+        torch.cat([inputs] * 4)
+        if not inputs.is_floating_point()
+        else torch.cat([inputs + 0.1 * torch.randn_like(inputs) for _ in range(4)])
+    )
+    schedule = schedule_for(network, moved(inputs), memory, 1)
+    wanted = layer_outputs(other, moved(inputs), schedule)
+    truth = copy.deepcopy(network)
+    match_layers(network, Targets(moved(inputs), schedule, wanted, {}), 1.0, 0.5)
+    reference.match_layers(truth, inputs[schedule.order], wanted, 0.5, schedule.steps)
+    for name, value in trainable(truth).items():
+        torch.testing.assert_close(trainable(network)[name], value)
+    if memory < 100_000:
+        assert len(schedule.parts) > 1
+
+
+def test_less_memory_means_parts_that_begin_later_and_drawn_positions():
+    torch.manual_seed(0)
+    make = [
+        nn.Conv2d(3, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(8),
+        nn.Conv2d(32, 8, 3, padding=1),
+        nn.ReLU(),
+        cases.Head(8),
+    ]
+    network, inputs = nn.Sequential(*make).eval(), torch.randn(40, 3, 32, 32)
+    first, second, head = schedule_for(network, moved(inputs), 4 << 20, 2).steps.values()
+    assert first.samples < second.samples == head.samples == 40
+    assert first.positions < 32 * 32 and second.positions == 16
+    everything = schedule_for(network, moved(inputs), 4 << 30, 2)
+    assert len(everything.parts) == 1
+    assert all(step.samples == 40 and step.chosen is None for step in everything.steps.values())
+
+
+def test_what_is_kept_of_layers_stays_within_the_memory():
+    problem = of_images_problem()
+    for memory in (1 << 20, 1 << 18, 1 << 16):
+        targets = Targets.of(problem, shifts=3, memory=memory)
+        kept = sum(4 * value.numel() for part in (targets.average, targets.base) for value in part.values())
+        assert 0 < kept <= memory // 2
+
+
+def of_images_problem():
+    make = lambda: nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 6, 3), cases.Head(6))  # noqa: E731
+    base, found = experts(2, make=make)
+    return Coding([e.float() for e in found], None, [IMAGES.float()], base=base.float())
+
+
+def test_less_memory_changes_the_code_a_little_and_no_memory_is_refused():
+    problem = of_images_problem()
+    whole, less = (Matched(memory=m).encode(problem, scale=1.0, strength=1.0) for m in (4 << 30, 1 << 18))
+    start = Average().encode(problem)
+    for name in ("0.weight", "2.weight"):
+        assert not torch.equal(whole[name], less[name])
+        assert (less[name] - whole[name]).norm() < (whole[name] - start[name]).norm()
+    with pytest.raises(ValueError, match=r"code\.memory=0: must be a positive number"):
+        Matched(memory=0)
+
+
+def test_layers_that_depend_on_the_sample_are_refused():
+    class Moody(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.last(self.second(x) if self.ready else x)
+
+    network, inputs = Moody(), torch.randn(6, 4)
+    network.ready = True
+    wanted = outputs(network, inputs)
+    schedule = schedule_for(network, moved(inputs), 4 << 30, 1)
+    network.ready = False
+    with pytest.raises(ValueError, match=r"did not reach second\.weight"):
+        match_layers(network, Targets(moved(inputs), schedule, wanted, {}), 1.0, 1.0)
+
+
+def test_an_error_within_a_network_is_told_as_it_is():
+    class Failing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            if self.fails:
+                raise RuntimeError("on purpose")
+            return self.last(x)
+
+    network, inputs = Failing(), torch.randn(6, 4)
+    network.fails = False
+    wanted, schedule = outputs(network, inputs), schedule_for(network, moved(inputs), 4 << 30, 1)
+    network.fails = True
+    with pytest.raises(RuntimeError, match="on purpose"):
+        match_layers(network, Targets(moved(inputs), schedule, wanted, {}), 1.0, 1.0)
 
 
 def test_the_code_is_its_formula():
     base, found = experts(2, make=lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), cases.Head(3)))
     problem = Coding(found, (0.7, 0.3), IMAGES.split(4), base=base)
     code = Matched(scale=2.0, strength=0.5, start=Coin(0.01), shifts=2)
-    inputs = with_shifts(IMAGES, 2)
-    first, second, before = (layer_outputs(network, inputs) for network in (*found, base))
+    inputs = moved(IMAGES, 2)[torch.arange(3 * len(IMAGES))]
+    first, second, before = (outputs(network, inputs) for network in (*found, base))
     wanted = {k: z + 2 * (0.7 * first[k] + 0.3 * second[k] - z) for k, z in before.items()}
     start = Coin().encode(problem, damping=0.01)
     truth = load(copy.deepcopy(base), {k: z + 2 * (start[k] - z) for k, z in problem.base_params.items()})
@@ -107,14 +245,34 @@ def test_samples_of_different_shapes_are_refused():
         Matched().encode(problem, scale=1.0, strength=1.0)
 
 
-def test_a_layer_called_by_keyword_stays_where_it_is():
-    class Named(nn.Linear):
-        def forward(self, x):
-            return self.inner(input=super().forward(x))
+class Named(nn.Module):
+    """Calls its layers by keyword."""
 
-    network = Named(4, 5)
-    network.inner = nn.Linear(5, 3)
-    assert set(layer_outputs(network, torch.randn(6, 4))) == {""}
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(input=torch.tanh(self.first(input=x)))
+
+
+def test_a_layer_called_by_keyword_is_matched_as_any_other():
+    torch.manual_seed(0)
+    network, inputs = Named().double(), torch.randn(9, 4, dtype=torch.float64)
+    plain = nn.Sequential(copy.deepcopy(network.first), nn.Tanh(), copy.deepcopy(network.last))
+    wanted = {name: value + 0.1 for name, value in outputs(network, inputs).items()}
+    assert set(wanted) == {"first.weight", "last.weight"}
+    match(network, inputs, wanted, 0.5)
+    match(plain, inputs, dict(zip(["0.weight", "2.weight"], wanted.values(), strict=True)), 0.5)
+    torch.testing.assert_close(network.last.weight, plain[2].weight)
+
+
+def test_a_layer_with_a_forward_of_its_own_stays_where_it_is():
+    class Own(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    assert not own_layers(nn.Sequential(Own(4, 3)))
 
 
 def test_a_ridge_too_weak_to_solve_with_is_refused():
@@ -125,24 +283,14 @@ def test_a_ridge_too_weak_to_solve_with_is_refused():
 @pytest.mark.parametrize("case", ["twice", "tied"])
 def test_weights_that_are_used_more_than_once_stay_where_they_are(case):
     network, inputs = cases.make(case)
-    assert not layer_outputs(network, inputs)
-
-
-def test_half_precision_is_solved_in_single():
-    network = nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)).bfloat16()
-    inputs = torch.randn(20, 4, dtype=torch.bfloat16)
-    wanted = {name: value + 0.1 for name, value in layer_outputs(network, inputs).items()}
-    before = network[2].bias.clone()
-    match_layers(network, inputs, wanted, 1.0)
-    assert network[2].weight.dtype == torch.bfloat16
-    assert not torch.equal(network[2].bias, before)
+    assert not outputs(network, inputs)
 
 
 def test_a_layer_that_nothing_reaches_keeps_its_weight():
     network = nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False)).double()
     before = copy.deepcopy(network.state_dict())
-    wanted = {"2": torch.ones(6, 2, dtype=torch.float64)}
-    match_layers(network, torch.zeros(6, 4, dtype=torch.float64), wanted, 1.0)
+    wanted = {"2.weight": torch.ones(6, 2, dtype=torch.float64)}
+    match(network, torch.zeros(6, 4, dtype=torch.float64), wanted, 1.0)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
@@ -196,7 +344,7 @@ def test_layers_are_asked_for_once_whatever_the_candidates(monkeypatch):
 
 def test_images_are_matched_with_moved_copies_of_them():
     images = torch.arange(2 * 1 * 20 * 10, dtype=torch.float64).view(2, 1, 20, 10)
-    more = with_shifts(images, 2)
+    more = moved(images, 2)[torch.arange(6)]
     assert more.shape == (6, 1, 20, 10)
     assert torch.equal(more[:2], images)
     for i, copy_ in enumerate(more[2:]):
@@ -207,9 +355,9 @@ def test_images_are_matched_with_moved_copies_of_them():
             for right in range(-1, 2)
         )
     assert not torch.equal(more[2:4], images)
-    assert torch.equal(with_shifts(images, 2), more)
-    assert with_shifts(images[:, 0], 2).shape == (2, 20, 10)  # no images
-    assert with_shifts(images, 0) is images
+    assert torch.equal(moved(images, 2)[torch.tensor([5, 0, 3])], more[[5, 0, 3]])
+    assert len(moved(images[:, 0], 2)) == 2  # no images
+    assert torch.equal(moved(images)[torch.arange(2)], images)
 
 
 @pytest.mark.parametrize("start", [None, Coin(0.01)])

@@ -11,6 +11,7 @@ from coin.averaging import Weighing
 from coin.coding import Coding
 from coin.fisher import Directions, Exact
 from coin.parameters import Parameters, weighted_sum
+from coin.recipes import fields_of
 
 
 class Code(abc.ABC):
@@ -26,7 +27,7 @@ class Code(abc.ABC):
 
     def recipe(self) -> dict:
         """What determines its weights beside the problem and the candidate, as plain data."""
-        return {"code": repr(self)}
+        return fields_of(self)
 
     def check(self, samples: int) -> None:
         """Refuses what these many samples are too few for, before anything is trained."""
@@ -52,6 +53,7 @@ class FisherCode(Code):
     balance: Literal["none", "network", "layer"] = "none"
     relative: bool = False
     fisher: Directions = field(default_factory=Exact)
+    weighing: Weighing = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_positive("damping", self.damping, self.grid)

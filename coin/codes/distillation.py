@@ -5,7 +5,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -41,10 +41,11 @@ class Distillation(Code):
     start: Literal["base", "average"] | Code = "base"
     folds: int = 0
     seed: int = 0
-    trainer: Callable[..., L.Trainer] | None = None
-    track: int = 0  # test samples an expert on which NDA is logged every epoch; 0: none
+    trainer: Callable[..., L.Trainer] | None = field(default=None, compare=False)
+    track: int = field(default=0, compare=False)  # test samples an expert on which NDA is told every epoch; 0: none
     tuner: Tuner = field(default_factory=Tuner)  # of the code it starts from
     history: Sequence[dict] = field(default=(), init=False, repr=False)
+    chosen: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.start not in ("base", "average") and not isinstance(self.start, Code):
@@ -81,10 +82,6 @@ class Distillation(Code):
         """What determines a student beside its start, the experts and the samples."""
         chosen = ("epochs", "learning_rate", "weight_decay", "batch_size", "folds", "seed")
         return {name: getattr(self, name) for name in chosen}
-
-    def recipe(self) -> dict:
-        start = self.start.recipe() if isinstance(self.start, Code) else self.start
-        return {**self.settings(), "start": start, "tuner": repr(self.tuner)}
 
     def start_params(self, coding: Coding) -> Parameters:
         if isinstance(self.start, Code):

@@ -1,16 +1,25 @@
-"""COIN with Kronecker-factored Fisher blocks instead of the diagonal."""
+"""COIN with Kronecker-factored Fisher blocks instead of the diagonal: for a layer's weight, F ≈ A ⊗ G.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+A is the second moment of what the weight multiplies, summed over positions, and G that of the gradients of each of the
+K outputs by what it makes, averaged over positions: K-FAC's `expand`, exact over the outputs (or, with other directions
+than the K one-hot ones, as these are).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from coin.averaging import fisher_average, mean_of
 from coin.codes.code import FisherCode
+from coin.codes.layers import Layer, gram_of, made_of, own_layers, watched
 from coin.coding import Coding
-from coin.kronecker import kronecker_factors
+from coin.fisher import Directions, Exact
 from coin.parameters import Parameters
+from coin.recipes import recipe_of
 
 
 @dataclass
@@ -18,13 +27,14 @@ class CoinKfac(FisherCode):
     """Every Linear and Conv2d weight solves Σ β_i (G_i W A_i + λ W) = Σ β_i (G_i W_i A_i + λ W_i) by conjugate
     gradients from the diagonal solution; all other parameters have that solution."""
 
-    iterations: int = 10
+    grid: Sequence[float] = (1e-5, 1e-3, 1e-1, 10.0, 1000.0)  # blocks are dearer than diagonals, and larger
+    iterations: int = 10  # of conjugate gradients, from the diagonal solution
+    last: tuple[Coding, float, Parameters] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.iterations < 1:
             raise ValueError(f"code.iterations={self.iterations}: must be at least 1")
-        self.last: tuple[Coding, float, Parameters] | None = None
 
     def solution(self, coding: Coding, damping: float) -> Parameters:
         """One solution serves all scales."""
@@ -34,13 +44,13 @@ class CoinKfac(FisherCode):
 
     def solved(self, coding: Coding, damping: float) -> Parameters:
         fishers = coding.fishers(self.fisher)
+        settings = {"directions": recipe_of(self.fisher)}
+
+        def factors_of(expert: nn.Module) -> Parameters:
+            return kronecker_factors(expert, coding.batches, self.fisher)
+
         factors = [
-            coding.remember(
-                "kronecker",
-                [i],
-                {"directions": repr(self.fisher)},
-                lambda e=expert: kronecker_factors(e, coding.batches, self.fisher),  # type: ignore[misc]
-            )
+            coding.remember("kronecker", [i], settings, partial(factors_of, expert))
             for i, expert in enumerate(coding.experts)
         ]
         sizes = {name: f.numel() for name, f in fishers[0].items()}
@@ -60,6 +70,48 @@ class CoinKfac(FisherCode):
             solved = solve_block(blocks, weights, coding.beta, damping, start, self.iterations)
             coded[name] = solved.reshape(shape).contiguous()
         return coded
+
+
+def kronecker_factors(
+    network: nn.Module, batches: Iterable[Tensor], directions: Directions | None = None
+) -> Parameters:
+    """{weight name/A: (columns, columns), weight name/G: (outputs, outputs)} of every Linear and ungrouped Conv2d."""
+    directions = directions or Exact()
+    sums: Parameters = {}
+    seen: list[tuple[str, Layer, GradientEdge]] = []  # where layer outputs of one batch are in the graph
+    positions: dict[str, int] = {}
+    samples = 0
+
+    def add(key: str, value: Tensor) -> None:
+        sums[key] = sums[key].add_(value) if key in sums else value
+
+    def see(name: str, layer: Layer, inputs: Tensor, output: Tensor) -> None:
+        gram, count = gram_of(layer, inputs)
+        add(f"{name}/A", gram)
+        positions[name] = positions.get(name, 0) + count
+        # the edge, not the tensor: an in-place activation would take the tensor's place in the graph
+        seen.append((name, layer, get_gradient_edge(output)))
+
+    with watched(own_layers(network), see), torch.enable_grad():
+        for batch in batches:
+            seen.clear()
+            outputs = network(batch)
+            samples += len(batch)
+            made = [output for _, _, output in seen]
+            if not made:
+                continue  # no layer has a weight of its own
+            weight = directions.weight(outputs.shape[1])
+            for direction in directions.of(batch, outputs):
+                grads = torch.autograd.grad(outputs, made, direction, retain_graph=True, allow_unused=True)
+                for (name, layer, _), grad in zip(seen, grads, strict=True):
+                    if grad is not None:
+                        g = made_of(layer, grad)
+                        add(f"{name}/G", weight * (g.T @ g))
+    return {
+        key: total / (samples if key.endswith("/A") else positions[key.removesuffix("/G")])
+        for key, total in sums.items()
+        if f"{key[:-2]}/G" in sums
+    }
 
 
 @torch.no_grad()

@@ -1,15 +1,17 @@
 """Matched layers: what distillation does by gradients, done by one least-squares fit a layer."""
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from coin.codes.code import Code, check_positive, choices
+from coin.codes.layers import Layer, made_of, own_layers, parts_of, single, watched
+from coin.codes.lockstep import Schedule, in_lockstep, schedule_for
 from coin.coding import Coding
-from coin.matching import layer_outputs, match_layers
-from coin.parameters import Parameters, trainable, weighted_sum
+from coin.parameters import Parameters, load, trainable, weighted_sum
 
 
 @dataclass
@@ -21,7 +23,8 @@ class Matched(Code):
     θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The ridge's `strength` is in units of the squared inputs of a sample.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
     samples have positions. A fit looks good to the samples it was made from, so candidates are judged by `folds` that
-    they have not seen.
+    they have not seen. Where samples and their positions are more than `memory` (in bytes, beside the networks) holds,
+    a layer is fitted to as many, drawn at random, as it does.
     """
 
     strength: float | None = 1.0
@@ -31,15 +34,18 @@ class Matched(Code):
     shifts: int = 3
     start: Code | None = None  # the experts' average
     folds: int = 3
+    memory: int = 4 << 30
+    last: "tuple[Coding, Sequence[float], Targets] | None" = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.last: tuple[Coding, Sequence[float], Parameters, Parameters] | None = None
         check_positive("strength", self.strength, self.grid)
         check_positive("scale", self.scale, self.scales)
         if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
             raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to be judged by the samples it fits")
         if not isinstance(self.shifts, int) or self.shifts < 0:
             raise ValueError(f"code.shifts={self.shifts}: must be a whole number of copies, 0 for none")
+        if not isinstance(self.memory, int) or self.memory < 1:
+            raise ValueError(f"code.memory={self.memory}: must be a positive number of bytes; 4294967296 is the usual")
         if self.start is not None and (not isinstance(self.start, Code) or len(self.start.candidates()) > 1):
             raise ValueError(f"code.start={self.start}: must be null, the average, or a code with nothing to tune")
 
@@ -52,45 +58,194 @@ class Matched(Code):
         start = weighted_sum(coding.params, coding.beta)
         if self.start:
             start = self.start.encode(coding, **self.start.candidates()[0])
-        wanted, before = self.layers(coding)
         if scale != 1:
             start = weighted_sum([start, coding.base_params], [scale, 1 - scale])
-            wanted = weighted_sum([wanted, before], [scale, 1 - scale])
-        network = coding.network(start)
-        match_layers(network, self.inputs(coding), wanted, hyperparameters["strength"])
+        targets = self.targets(coding)  # first: they are made with the one scratch network
+        network = load(in_single(coding.scratch), start)
+        match_layers(network, targets, scale, hyperparameters["strength"])
         return {name: value.clone() for name, value in trainable(network).items()}
 
-    def inputs(self, coding: Coding) -> Tensor:
-        shapes = sorted({tuple(batch.shape[1:]) for batch in coding.batches})
-        if len(shapes) > 1:
-            raise ValueError(f"matched layers need all samples in one shape; these have {shapes}")
-        return with_shifts(torch.cat(list(coding.batches)), self.shifts)
-
-    def layers(self, coding: Coding) -> tuple[Parameters, Parameters]:
-        """Σ β_i z_i and z_0 of every layer. Those of the last problem are kept: all candidates need them."""
+    def targets(self, coding: Coding) -> "Targets":
+        """Those of the last problem are kept: all candidates need them."""
         if self.last is None or self.last[0] is not coding or self.last[1] != coding.beta:
             self.last = None  # before the next ones are made: they are large
-            inputs, average = self.inputs(coding), Parameters()
-            for weight, expert in zip(coding.beta, coding.experts, strict=True):
-                for name, made in layer_outputs(expert, inputs).items():
-                    average[name] = average[name].add_(made, alpha=weight) if name in average else made.mul_(weight)
-            base = layer_outputs(coding.network(coding.base_params), inputs) if coding.base is not None else {}
-            self.last = (coding, coding.beta, average, base)
-        return self.last[2:]
+            self.last = (coding, coding.beta, Targets.of(coding, self.shifts, self.memory))
+        return self.last[2]
 
 
-def with_shifts(images: Tensor, copies: int) -> Tensor:
-    """Images, and so many copies of each, moved at random by up to a tenth of their side, edges repeated. Inputs that
-    are no images stay as they are."""
-    if images.ndim != 4 or not copies:
-        return images
-    height, width = images.shape[2:]
-    most = round(height / 10), round(width / 10)
-    padded = nn.functional.pad(images, (most[1], most[1], most[0], most[0]), mode="replicate")
-    generator = torch.Generator().manual_seed(0)
-    moved = [images]
-    for _ in range(copies):
-        tops, lefts = (torch.randint(0, 2 * m + 1, (len(images),), generator=generator).tolist() for m in most)
-        crops = [p[:, t : t + height, c : c + width] for p, t, c in zip(padded, tops, lefts, strict=True)]
-        moved.append(torch.stack(crops))
-    return torch.cat(moved).contiguous(memory_format=torch.channels_last)
+@dataclass
+class Targets:
+    """What layers are wanted to make of which inputs: Σ β_i z_i and z_0, a row a position that was drawn."""
+
+    inputs: "Moved"
+    schedule: Schedule
+    average: Parameters
+    base: Parameters
+
+    @classmethod
+    def of(cls, coding: Coding, shifts: int, memory: int) -> "Targets":
+        inputs = Moved.copies_of(coding.batches, shifts)
+        schedule = schedule_for(in_single(coding.experts[0]), inputs, memory, sets=1 + (coding.base is not None))
+        average = Parameters()
+        for weight, expert in zip(coding.beta, coding.experts, strict=True):
+            for name, made in layer_outputs(in_single(expert), inputs, schedule).items():
+                average[name] = average[name].add_(made, alpha=weight) if name in average else made.mul_(weight)
+        base = in_single(coding.network(coding.base_params)) if coding.base is not None else None
+        return cls(inputs, schedule, average, layer_outputs(base, inputs, schedule) if base else {})
+
+    def wanted(self, name: str, rows: slice, scale: float) -> Tensor:
+        """z_0 + s (Σ β_i z_i − z_0)"""
+        made = self.average[name][rows]
+        return made if scale == 1 else scale * made + (1 - scale) * self.base[name][rows]
+
+
+@torch.no_grad()
+def layer_outputs(network: nn.Module, inputs: "Moved", schedule: Schedule) -> Parameters:
+    """{layer: what it makes, a row for every sample and position that the schedule draws}."""
+    made: Parameters = {}
+    layers = own_layers(network)
+
+    def see(name: str, layer: Layer, x: Tensor, output: Tensor) -> None:
+        step, part = schedule.steps[name], schedule.part
+        if part.start < step.samples:
+            rows = step.drawn(made_of(layer, output), part)
+            if name not in made:
+                made[name] = rows.new_empty(step.samples * step.positions, rows.shape[1])
+            made[name][step.rows(part)] = rows
+
+    with watched({name: layers[name] for name in schedule.steps}, see):
+        for part in schedule.parts:
+            schedule.part = part
+            network(inputs[schedule.order[part]])
+    return made
+
+
+@torch.no_grad()
+def match_layers(network: nn.Module, targets: Targets, scale: float, strength: float) -> None:
+    """Moves weights, and biases, so that each layer makes what is wanted of what the layers before, moved already, send
+    it. A single pass over the samples: they advance from layer to layer together."""
+    schedule, layers = targets.schedule, own_layers(network)
+
+    def fit(name: str, arrived: Sequence[tuple[slice, Tensor, Tensor]]) -> None:
+        layer, step = layers[name], schedule.steps[name]
+        bias = layer.bias if layer.bias is not None and layer.bias.requires_grad else None
+        move = LeastMove(step.samples * step.positions, bias is not None)
+        for part, inputs, output in arrived:
+            missing = targets.wanted(name, step.rows(part), scale) - step.drawn(made_of(layer, output), part)
+            before = used = 0
+            for rows in parts_of(layer, inputs):
+                x = step.drawn(rows, part, before)
+                move.add(x, missing[used : used + len(x)])
+                before, used = before + len(rows), used + len(x)
+        weight, shift = move.solve(strength / step.samples)
+        layer.weight += weight.T.reshape(layer.weight.shape)
+        if bias is not None:
+            bias += shift
+
+    in_lockstep(network, layers, targets.inputs, schedule, fit)
+
+
+class LeastMove:
+    """D, b with the least ‖x D + b − y‖² + ridge ‖D‖² over all rows of x and y that are added, b = 0 unless there is an
+    `offset`; the ridge is a multiple of the sum of squares of x, less its mean if there is an offset.
+
+    From the smaller of the two Gram matrices. The ridge bounds their condition by the samples over the strength, which
+    is within reach of single precision; what is added up is taken from the mean of the first rows, for the same reason.
+    """
+
+    def __init__(self, rows: int, offset: bool):
+        self.rows, self.offset, self.count = rows, offset, 0
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        if not len(x):
+            return
+        if not self.count:
+            self.origin = (x.mean(0), y.mean(0)) if self.offset else (x.new_zeros(x.shape[1]), y.new_zeros(y.shape[1]))
+            self.few = self.rows < x.shape[1]
+            self.kept: list[tuple[Tensor, Tensor]] = []
+            self.sums = (torch.zeros_like(self.origin[0]), torch.zeros_like(self.origin[1]))
+            if not self.few:
+                self.gram, self.cross = x.new_zeros(x.shape[1], x.shape[1]), x.new_zeros(x.shape[1], y.shape[1])
+        self.count += len(x)
+        if self.offset:
+            x, y = x - self.origin[0], y - self.origin[1]
+            self.sums[0].add_(x.sum(0))
+            self.sums[1].add_(y.sum(0))
+        if self.few:
+            self.kept.append((x, y))
+        else:
+            self.gram.addmm_(x.T, x)
+            self.cross.addmm_(x.T, y)
+
+    def solve(self, strength: float) -> tuple[Tensor, Tensor]:
+        mean, level = (total / self.count for total in self.sums)
+        if self.few:
+            x, y = (torch.cat(parts) for parts in zip(*self.kept, strict=True))
+            x, y = x - mean, y - level
+            gram = x @ x.T
+        else:
+            gram = self.gram.addr_(mean, mean, alpha=-self.count)
+            cross = self.cross.addr_(mean, level, alpha=-self.count)
+        mean, level = mean + self.origin[0], level + self.origin[1]
+        ridge = strength * gram.diagonal().sum()
+        if not ridge > 0:  # nothing reaches the layer
+            if ridge == 0:
+                return gram.new_zeros(len(mean), len(level)), level
+            raise ValueError("the samples, or what a layer makes of them, are not finite; are the experts?")
+        gram.diagonal().add_(ridge)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if failed:
+            raise ValueError(f"a ridge of strength {strength:g} is too weak, or a network's outputs are not finite")
+        move = x.T @ torch.cholesky_solve(y, factor) if self.few else torch.cholesky_solve(cross, factor)
+        return move, level - mean @ move
+
+
+def in_single(network: nn.Module) -> nn.Module:
+    """A network that may be changed and runs in single precision or better: itself, or a copy where it is in half."""
+    half = any(p.is_floating_point() and p.dtype.itemsize < 4 for p in network.parameters())
+    return copy.deepcopy(network).float() if half else network
+
+
+@dataclass
+class Moved:
+    """Inputs, and copies of each that are moved by some pixels, edges repeated; made when they are asked for."""
+
+    inputs: Tensor
+    most: tuple[int, int] = (0, 0)
+    offsets: Sequence[tuple[Tensor, Tensor]] = ()  # of a copy: how far every image is moved down and to the right
+
+    @classmethod
+    def copies_of(cls, batches: Sequence[Tensor], copies: int) -> "Moved":
+        """So many of each image, moved at random by up to a tenth of its side; other inputs have none."""
+        shapes = sorted({tuple(batch.shape[1:]) for batch in batches})
+        if len(shapes) > 1:
+            raise ValueError(f"matched layers need all samples in one shape; these have {shapes}")
+        inputs = torch.cat(list(batches))
+        if inputs.is_floating_point():
+            inputs = single(inputs)
+        if inputs.ndim != 4:
+            return cls(inputs)
+        most = (round(inputs.shape[2] / 10), round(inputs.shape[3] / 10))
+        generator = torch.Generator().manual_seed(0)
+
+        def draw(size: int) -> Tensor:
+            return torch.randint(0, 2 * size + 1, (len(inputs),), generator=generator)
+
+        return cls(inputs, most, [(draw(most[0]), draw(most[1])) for _ in range(copies)])
+
+    def __len__(self) -> int:
+        return len(self.inputs) * (1 + len(self.offsets))
+
+    def __getitem__(self, indices: Tensor) -> Tensor:
+        """All of copy 0, the inputs themselves, come first, then those of copy 1, …"""
+        which, copies = indices % len(self.inputs), indices // len(self.inputs)
+        found = self.inputs[which.to(self.inputs.device)]
+        if self.offsets and copies.any():
+            down, right = self.most
+            padded = nn.functional.pad(found, (right, right, down, down), mode="replicate")
+            height, width = found.shape[2:]
+            for i, (image, copy) in enumerate(zip(which.tolist(), copies.tolist(), strict=True)):
+                if copy:
+                    top, left = (int(offset[image]) for offset in self.offsets[copy - 1])
+                    found[i] = padded[i, :, top : top + height, left : left + width]
+        return found.contiguous(memory_format=torch.channels_last) if found.ndim == 4 else found

@@ -1,14 +1,15 @@
 """RegMean: the least-squares merge of layers, from Gram matrices of their inputs (Jin et al., 2023)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coin.codes.code import Code, choices, values_of
+from coin.codes.layers import Layer, gram_of, own_layers, watched
 from coin.coding import Coding
-from coin.grams import gram_matrices
 from coin.parameters import Parameters, weighted_sum
 
 
@@ -31,14 +32,12 @@ class RegMean(Code):
 
     def grams(self, coding: Coding) -> list[Parameters]:
         settings = {"convolutions": self.convolutions}
+
+        def grams(expert: nn.Module) -> Parameters:
+            return gram_matrices(expert, coding.batches, self.convolutions)
+
         return [
-            coding.remember(
-                "grams",
-                [i],
-                settings,
-                lambda e=expert: gram_matrices(e, coding.batches, self.convolutions),  # type: ignore[misc]
-            )
-            for i, expert in enumerate(coding.experts)
+            coding.remember("grams", [i], settings, partial(grams, expert)) for i, expert in enumerate(coding.experts)
         ]
 
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
@@ -49,12 +48,27 @@ class RegMean(Code):
                 b * scale_off_diagonal(g[name], hyperparameters["factor"]) for b, g in zip(beta, grams, strict=True)
             ]
             weights = [p[name].reshape(len(p[name]), -1).T for p in params]  # (columns, outputs)
-            right = sum(g @ w for g, w in zip(scaled, weights, strict=True))
-            assert isinstance(right, Tensor)
+            right = torch.stack([g @ w for g, w in zip(scaled, weights, strict=True)]).sum(0)
             start = coded[name].reshape(len(coded[name]), -1).T
-            solved = solve(torch.stack(scaled).sum(0), right, start)
-            coded[name] = solved.T.reshape(coded[name].shape).to(coded[name].dtype)
+            coded[name] = solve(torch.stack(scaled).sum(0), right, start).T.reshape(coded[name].shape)
         return coded
+
+
+@torch.no_grad()
+def gram_matrices(network: nn.Module, batches: Iterable[Tensor], convolutions: bool = False) -> Parameters:
+    """{weight name: G = XᵀX / n} over all n rows (samples × positions) that reach each layer."""
+    sums: Parameters = {}
+    counts: dict[str, int] = {}
+
+    def see(name: str, layer: Layer, inputs: Tensor, output: Tensor) -> None:
+        gram, count = gram_of(layer, inputs)
+        sums[name] = sums[name].add_(gram) if name in sums else gram
+        counts[name] = counts.get(name, 0) + count
+
+    with watched(own_layers(network, convolutions), see):
+        for batch in batches:
+            network(batch)
+    return {name: total / counts[name] for name, total in sums.items()}
 
 
 def scale_off_diagonal(gram: Tensor, factor: float) -> Tensor:

@@ -19,7 +19,10 @@ from coin.parameters import Parameters
 @dataclass
 class Ridge(Decoder):
     features: bool = False
-    strengths: Sequence[float] = tuple(10 ** (e / 2) for e in range(-8, 7))  # of the mean squared regressor
+    strengths: Sequence[float] = (  # of the ridge, in units of the mean squared regressor
+        *(1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3),
+        *(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+    )
     foreign: Sequence[float] = (0.0, 0.1, 0.3, 1.0)  # weights of samples drawn for other experts
     shares: Sequence[float] = (0.1, 0.3, 1.0)  # how large the features are beside the outputs
 
@@ -34,19 +37,21 @@ class Ridge(Decoder):
     def fit(self, answers: Answers) -> Fitted:
         if self.features and answers.coded.shape[1] == answers.classes:
             raise ValueError("decoder=features needs a network that ends in a Linear layer; use decoder=ridge")
-        if not self.features:
-            answers = replace(answers, coded=answers.coded[:, : answers.classes])
+        columns = answers.coded.shape[1] if self.features else answers.classes
+        answers = replace(
+            answers, coded=answers.coded[:, :columns].double(), experts=[f.double() for f in answers.experts]
+        )
         found = [self.correction(answers, i) for i in range(len(answers.experts))]
-        return FittedRidge(answers.beta, answers.coded.shape[1], found, answers)
+        return FittedRidge(answers.beta, columns, found, answers)
 
     def correction(self, answers: Answers, missing: int) -> "Correction":
         """The correction with the lowest leave-one-out error; none at all is among the choices."""
         plain = decode(outputs_of(answers), answers.others(missing), answers.beta, missing)
-        wanted = (answers.experts[missing] - plain).double()
+        wanted = answers.experts[missing] - plain
         own = torch.ones(len(wanted), dtype=torch.bool, device=wanted.device)
         if answers.owners is not None and (answers.owners == missing).any():
             own = (answers.owners == missing).to(wanted.device)
-        x = regressors(answers.coded, answers.others(missing)).double()
+        x = regressors(answers.coded, answers.others(missing))
         none = x.new_zeros(x.shape[1], wanted.shape[1])
         best = Correction(none, none.new_zeros(wanted.shape[1]), torch.zeros_like(wanted), squared(wanted[own]))
         for share in self.shares if self.features else [1.0]:
@@ -83,10 +88,12 @@ class FittedRidge(Fitted):
         self.beta, self.columns, self.corrections, self.answers = beta, columns, corrections, answers
 
     def decode(self, coded: Tensor, others: Mapping[int, Tensor], missing: int) -> Tensor:
-        found = self.corrections[missing]
+        found, dtype = self.corrections[missing], coded.dtype
+        coded = coded[:, : self.columns].to(torch.promote_types(dtype, torch.float32))
+        others = {j: f.to(coded) for j, f in others.items()}
         plain = decode(coded[:, : len(found.bias)], others, self.beta, missing)
-        x = regressors(coded[:, : self.columns], others)
-        return plain + x @ found.weight.to(x) + found.bias.to(x)
+        x = regressors(coded, others)
+        return (plain + x @ found.weight.to(x) + found.bias.to(x)).to(dtype)
 
     def held_out(self, missing: int) -> Tensor:
         assert self.answers is not None, "it was read from a file, not fitted"
@@ -117,7 +124,7 @@ def outputs_of(answers: Answers) -> Tensor:
 
 def regressors(coded: Tensor, others: Mapping[int, Tensor]) -> Tensor:
     """Outputs of the others and of the coded network, then its features."""
-    return torch.cat([*(others[j].to(coded) for j in sorted(others)), coded], 1)
+    return torch.cat([*(others[j] for j in sorted(others)), coded], 1)
 
 
 def block_scales(x: Tensor, outputs: int, share: float) -> Tensor:
