@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from coin import loggers, report
 from coin.artifacts import load_expert, obtain_base, obtain_expert, stretched, trainer_recipe
 from coin.checkpoints import check_minutes
+from coin.cli import classes  # noqa: F401  a config's defaults are those of its class
 from coin.coding import check_beta
 from coin.console import Problems, check_switches, one_line_errors, quiet, say
 from coin.experiment import Experiment

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coin.artifacts import obtain_base, obtain_expert, trainer_recipe
 from coin.checkpoints import check_minutes
+from coin.cli import classes  # noqa: F401  a config's defaults are those of its class
 from coin.console import Problems, check_switches, one_line_errors, quiet, say
 from coin.expert import check_trainer
 from coin.store import Store

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-CONF = ROOT / "conf"
+from coin.cli.classes import CONF, arguments, classes_in
+from coin.recipes import recipe_of
+
 GROUPED = sorted(p.relative_to(CONF) for p in CONF.rglob("*.yaml") if p.parent != CONF and "hydra" not in p.parts)
 INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer", "decoder", "tuning")
 
@@ -41,6 +42,43 @@ def test_every_option_composes_and_instantiates(path, tmp_path):
         assert len(experts) >= 2 and all(spec["data"].num_classes == 10 for spec in experts.values())
     if group == "code":
         assert instantiate(config.code).candidates()
+
+
+def own_class(path):
+    """The class a file is for, its own or that of the file it starts from, and what the file itself says."""
+    said = dict(OmegaConf.to_container(OmegaConf.load(path)))
+    listed = said.pop("defaults", [])
+    found = list(classes_in(path)) or [own_class(path.with_name(f"{e}.yaml"))[0] for e in listed if isinstance(e, str)]
+    return found[0] if found else None, said
+
+
+CLASSES = [path for path in GROUPED if own_class(CONF / path)[0]]
+
+
+def test_every_config_of_a_class_of_ours_takes_its_defaults():
+    others = {"trainer", "logger", "experiment", "hydra"}  # Lightning's, functions, and collections of the others
+    assert not [path for path in GROUPED if path not in CLASSES and path.parts[0] not in others]
+
+
+@pytest.mark.parametrize("path", CLASSES, ids=str)
+def test_a_default_stands_in_the_class_and_no_file_repeats_it(path):
+    name, said = own_class(CONF / path)
+    defaults = arguments(name)
+    repeated = [key for key, value in said.items() if value == defaults[key] and type(value) is type(defaults[key])]
+    assert not repeated, f"{path} repeats what {name} assumes: {repeated}"
+    assert "_target_" not in said
+
+
+@pytest.mark.parametrize("path", [p for p in CLASSES if p.parts[0] in ("code", "decoder", "tuning", "fisher")], ids=str)
+def test_a_config_makes_what_the_class_makes_by_itself(path):
+    """But for what the file changes on purpose."""
+    config = composed("encode", f"{path.parts[0]}={path.stem}", "seed=0", "student_learning_rate=1e-5")
+    made = instantiate(config[path.parts[0]])
+    changed = {"coin_scaled": {"scale"}, "coin_balanced": {"scale", "balance"}, "regmean_conv": {"convolutions"}}
+    changed |= {"coin_refined": {"epochs", "batch_size", "start", "folds"}, "features": {"features"}}
+    changed |= {"coding_loss": {"criterion"}, "divergence": {"criterion"}}
+    ours, plain = recipe_of(made), recipe_of(type(made)())
+    assert {key for key in ours if ours[key] != plain[key]} == changed.get(path.stem, set())
 
 
 @pytest.mark.parametrize("path", [p for p in CONF.rglob("*.yaml") if "hydra" not in p.parts], ids=lambda p: p.name)

@@ -1,0 +1,1 @@
+"""The commands: the only files that know Hydra."""
