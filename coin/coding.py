@@ -60,6 +60,7 @@ class Coding:
     `labels` and `owners` (the expert from whose training set each sample was drawn) serve the tuning of
     hyperparameters; `base` is θ_0, for codes that ask for it. `remember(kind, experts, settings, compute)` keeps
     statistics of some of the experts, such as a Fisher: by default for this problem, all candidates of a code.
+    All of it is computed where the experts are, on their device.
     """
 
     experts: Sequence[nn.Module]
@@ -81,6 +82,18 @@ class Coding:
         if self.base is not None:
             parameters.check_origin(self.base, self.experts[0])
         self.scratch = parameters.copy_of(self.experts[0])
+        self.batches = [batch.to(self.device) for batch in self.batches]
+        self.labels = None if self.labels is None else self.labels.to(self.device)
+        self.owners = None if self.owners is None else self.owners.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.experts[0].parameters()).device
+
+    def kept(self, kind: str, experts: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+        """What is remembered of some of the experts, on their device."""
+        found = self.remember(kind, experts, settings, compute)
+        return {name: value.to(self.device) for name, value in found.items()}
 
     @property
     def params(self) -> list[Parameters]:
@@ -93,7 +106,8 @@ class Coding:
         if self.base is None:
             raise ValueError("this code needs the base network θ_0 that the experts were fine-tuned from: pass base=…")
         own = dict(self.base.named_parameters())
-        return parameters.single({name: own[name].detach() for name in parameters.trainable(self.experts[0])})
+        names = parameters.trainable(self.experts[0])
+        return parameters.single({name: own[name].detach().to(self.device) for name in names})
 
     def fishers(self, directions: Directions | None = None) -> list[Parameters]:
         """diag F_1 … diag F_N over all P samples."""
@@ -103,21 +117,19 @@ class Coding:
         def fisher(expert: nn.Module) -> Parameters:
             return self.compute_fisher(expert, self.batches, directions)
 
-        return [
-            self.remember("fishers", [i], settings, partial(fisher, expert)) for i, expert in enumerate(self.experts)
-        ]
+        return [self.kept("fishers", [i], settings, partial(fisher, expert)) for i, expert in enumerate(self.experts)]
 
     def outputs(self) -> list[Tensor]:
         """f_1 … f_N on the P samples, each (samples, outputs)."""
         return [
-            self.remember("outputs", [i], {}, lambda expert=expert: {"outputs": self.run(expert)})["outputs"]  # type: ignore[misc]
+            self.kept("outputs", [i], {}, lambda expert=expert: {"outputs": self.run(expert)})["outputs"]  # type: ignore[misc]
             for i, expert in enumerate(self.experts)
         ]
 
     @torch.no_grad()  # not inference mode: what a Trainer moves meanwhile would be of no use to autograd any more
     def run(self, network: nn.Module) -> Tensor:
         if self.compute_outputs:
-            return self.compute_outputs(network, self.batches)
+            return self.compute_outputs(network, self.batches).to(self.device)
         return torch.cat([check_outputs(network(batch), len(batch)) for batch in self.batches])
 
     def network(self, params: Parameters) -> nn.Module:
@@ -137,7 +149,7 @@ class Coding:
         def compute() -> Parameters:
             return {"coded": self.answers(code.encode(self, **hyperparameters)).coded}
 
-        coded = self.remember("candidates", everyone, settings, compute)["coded"]
+        coded = self.kept("candidates", everyone, settings, compute)["coded"]
         return Answers(coded, self.outputs(), self.beta, self.owners)
 
     def score(self, answers: Answers) -> Score:

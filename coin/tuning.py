@@ -103,7 +103,7 @@ def held_out_score(code: Code, seen: Coding, unseen: Coding, hyperparameters: di
         return {"seen": seen.answers(params).coded, "unseen": unseen.answers(params).coded}
 
     settings = {"code": code.recipe(), **hyperparameters, "beta": list(seen.beta), "folds": folds}
-    coded = seen.remember("candidates", range(len(seen.experts)), settings, compute)
+    coded = seen.kept("candidates", range(len(seen.experts)), settings, compute)
     fitted = seen.decoder.fit(Answers(coded["seen"], seen.outputs(), seen.beta, seen.owners))
     answers = Answers(coded["unseen"], unseen.outputs(), seen.beta, unseen.owners)
     return unseen.scored(

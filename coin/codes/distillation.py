@@ -63,7 +63,7 @@ class Distillation(Code):
         start = self.start_params(coding)
         settings = {"student": self.settings(), "start": digest_of(*start.values()), "track": self.track}
         everyone = range(len(coding.experts))
-        found = coding.remember("students", everyone, settings, lambda: self.trained(coding, start))
+        found = coding.kept("students", everyone, settings, lambda: self.trained(coding, start))
         curves = {key: found[f"history/{key}"].tolist() for key in HISTORY if f"history/{key}" in found}
         self.history = [
             dict(zip(curves, point, strict=True)) | {"epoch": epoch}

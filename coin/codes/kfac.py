@@ -50,7 +50,7 @@ class CoinKfac(FisherCode):
             return kronecker_factors(expert, coding.batches, self.fisher)
 
         factors = [
-            coding.remember("kronecker", [i], settings, partial(factors_of, expert))
+            coding.kept("kronecker", [i], settings, partial(factors_of, expert))
             for i, expert in enumerate(coding.experts)
         ]
         sizes = {name: f.numel() for name, f in fishers[0].items()}

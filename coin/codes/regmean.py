@@ -36,9 +36,7 @@ class RegMean(Code):
         def grams(expert: nn.Module) -> Parameters:
             return gram_matrices(expert, coding.batches, self.convolutions)
 
-        return [
-            coding.remember("grams", [i], settings, partial(grams, expert)) for i, expert in enumerate(coding.experts)
-        ]
+        return [coding.kept("grams", [i], settings, partial(grams, expert)) for i, expert in enumerate(coding.experts)]
 
     def encode(self, coding: Coding, **hyperparameters) -> Parameters:
         params, grams, beta = coding.params, self.grams(coding), coding.beta
