@@ -48,6 +48,16 @@ def test_a_sweep_says_what_it_runs_and_every_job_composes(path):
             composed("encode", *rest, f"{group}={value}")
 
 
+@pytest.mark.parametrize("path", [p for p in SWEEPS if "experiment" in params_of(p)], ids=lambda p: p.stem)
+def test_the_model_of_a_sweep_over_experiments_can_be_set_for_all_of_them(path):
+    """Before its jobs, Hydra composes a sweep without what it varies: with the default experiment's small network."""
+    both = ["model.weights=none", "model.stride_in_1x1=true"]
+    experiment = choices(params_of(path))["experiment"][0]
+    for overrides in (both, [*both, f"experiment={experiment}"]):
+        config = composed("encode", f"sweeps={path.stem}", *overrides)
+        assert config.model.stride_in_1x1 and config.model.depth == 50
+
+
 @pytest.mark.parametrize("path", WANDB, ids=lambda p: p.stem)
 def test_a_wandb_agents_command_line_parses(path):
     sweep = yaml.safe_load(path.read_text())
