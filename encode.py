@@ -42,7 +42,8 @@ def main(config: DictConfig) -> None:
         number = settings.job.num if swept and "joblib" in settings.launcher._target_ else None
         config.trainer.devices = device_of_job(config.trainer, number)
     if swept:
-        check_swept(instantiate(config.trainer))
+        with one_line_errors():  # of the whole sweep: no job could run
+            check_swept(instantiate(config.trainer))
         with report.job_of_sweep(run_dir, composed) as job:
             if not job.done(lambda: contents(config)):
                 job.finish({**encode(config, names, run_dir, group=settings.sweep.dir), "overrides": overrides})
