@@ -14,18 +14,18 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from coin import loggers, report
-from coin.artifacts import load_expert, obtain_base, obtain_expert, stretched, trainer_recipe
+from coin.artifacts import contents_of, load_expert, obtain_base, obtain_expert, stretched
 from coin.checkpoints import check_minutes
 from coin.cli import classes  # noqa: F401  a config's defaults are those of its class
 from coin.coding import check_beta
 from coin.console import Problems, check_switches, one_line_errors, quiet, say
 from coin.experiment import Experiment
-from coin.expert import check_trainer
 from coin.memory import Memory
 from coin.models import network_of
 from coin.ranks import device_of_job, is_first
 from coin.samples import draw
 from coin.store import Store, save_tensors
+from coin.trainers import check_swept, check_trainer, place_of, trainer_recipe
 
 MEMORY = Memory()  # shared by the jobs of a sweep
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
@@ -38,13 +38,15 @@ def main(config: DictConfig) -> None:
     run_dir = Path(settings.runtime.output_dir)
     names = {group: settings.runtime.choices[group] for group in ("code", "decoder", "experiment")}
     overrides = dict(override.lstrip("+~").split("=", 1) for override in settings.overrides.task if "=" in override)
-    if settings.mode == RunMode.MULTIRUN:
-        if config.trainer.get("strategy"):
-            raise ValueError("a sweep runs its jobs on one device each: use trainer=cpu or trainer=gpu, or train first")
-        with report.job_of_sweep(run_dir, OmegaConf.to_container(config, resolve=True)) as job:
-            if "joblib" in settings.launcher._target_:
-                config.trainer.devices = device_of_job(config.trainer, settings.job.num)
-            if not job.done():
+    swept, composed = settings.mode == RunMode.MULTIRUN, OmegaConf.to_container(config, resolve=True)
+    if "devices" in config.trainer:
+        number = settings.job.num if swept and "joblib" in settings.launcher._target_ else None
+        config.trainer.devices = device_of_job(config.trainer, number)
+    if swept:
+        with one_line_errors():  # of the whole sweep: no job could run
+            check_swept(instantiate(config.trainer))
+        with report.job_of_sweep(run_dir, composed) as job:
+            if not job.done(lambda: contents(config)):
                 job.finish({**encode(config, names, run_dir, group=settings.sweep.dir), "overrides": overrides})
         return
     with one_line_errors():
@@ -57,12 +59,13 @@ def main(config: DictConfig) -> None:
 def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str | None = None) -> dict:
     """One run: leaves coded.safetensors and a log in run_dir and returns what goes into results.json."""
     problems = Problems()  # all of them before anything is trained
+    make_trainer = problems.attempt(lambda: check_trainer(instantiate(config.trainer)))
+    coding_trainer = problems.attempt(instantiate, config.coding_trainer)
     code = problems.attempt(instantiate, config.code)
     decoder = problems.attempt(instantiate, config.decoder)
     tuner = problems.attempt(instantiate, config.tuning)
     model = problems.attempt(instantiate, config.model)
     pretraining = problems.attempt(instantiate, config.pretraining)
-    make_trainer = problems.attempt(lambda: check_trainer(instantiate(config.trainer)))
     minutes = problems.attempt(check_minutes, config.checkpoint_minutes)
     store = problems.attempt(Store, config.store)
     specs = problems.attempt(instantiate, config.experts, _convert_="all") or {}
@@ -88,7 +91,7 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     settings = OmegaConf.to_container(config, resolve=True)
     recipe = trainer_recipe(settings["trainer"])
     train = config.train_missing
-    base = obtain_base(store, model, data[0].num_classes, pretraining, make_trainer, recipe, train)
+    base = obtain_base(store, model, data[0].num_classes, pretraining, place_of(instantiate(config.trainer)), train)
     experts = []
     for name, spec in specs.items():
         path = spec["path"]
@@ -112,11 +115,11 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
     base_network = network_of(model, base.tensors(), data[0].num_classes)
     if config.stretch != 1:
         experts = [stretched(expert, base_network, config.stretch) for expert in experts]
-    setting = {"architecture": model.shape(), "trainer": recipe}
+    setting = {"architecture": model.shape(), "trainer": trainer_recipe(coding_trainer.settings)}
     found, coded, fitted = Experiment(
-        store, experts, base_network, code, decoder, tuner, beta, samples, config.seed, make_trainer, setting, MEMORY
+        store, experts, base_network, code, decoder, tuner, beta, samples, config.seed, coding_trainer, setting, MEMORY
     ).run()
-    results = {**names, **found}
+    results = {**names, **found, "contents": contents_of(model, pretraining, specs)}
     logger = make_logger(name="-".join(names.values()), job_type="encode", config=settings)
     for point in results.get("history", []):
         logger.log_metrics({f"epoch/{key}": value for key, value in point.items()}, step=point["epoch"])
@@ -127,6 +130,12 @@ def encode(config: DictConfig, names: dict[str, str], run_dir: Path, group: str 
         if fitted:
             save_tensors(run_dir / "decoder.safetensors", fitted)
     return results
+
+
+def contents(config: DictConfig) -> dict[str, str]:
+    """What lies where the config's paths point now."""
+    model, pretraining = instantiate(config.model), instantiate(config.pretraining)
+    return contents_of(model, pretraining, instantiate(config.experts, _convert_="all"))
 
 
 if __name__ == "__main__":

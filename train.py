@@ -7,15 +7,17 @@ import os
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from coin.artifacts import obtain_base, obtain_expert, trainer_recipe
+from coin.artifacts import obtain_base, obtain_expert
 from coin.checkpoints import check_minutes
 from coin.cli import classes  # noqa: F401  a config's defaults are those of its class
 from coin.console import Problems, check_switches, one_line_errors, quiet, say
-from coin.expert import check_trainer
+from coin.ranks import device_of_job
 from coin.store import Store
+from coin.trainers import check_swept, check_trainer, place_of, trainer_recipe
 
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 
@@ -24,13 +26,20 @@ os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 def main(config: DictConfig) -> None:
     quiet()
     with one_line_errors():
+        settings = HydraConfig.get()
+        swept = settings.mode == RunMode.MULTIRUN
+        if swept:
+            check_swept(instantiate(config.trainer))
+        job = settings.job.num if swept and "joblib" in settings.launcher._target_ else None
+        if "devices" in config.trainer:
+            config.trainer.devices = device_of_job(config.trainer, job)
         train(config)
 
 
 def train(config: DictConfig) -> None:
     problems = Problems()  # all of them before anything is trained
-    store = problems.attempt(Store, config.store)
     make_trainer = problems.attempt(lambda: check_trainer(instantiate(config.trainer)))
+    store = problems.attempt(Store, config.store)
     model = problems.attempt(instantiate, config.model)
     pretraining = problems.attempt(instantiate, config.pretraining)
     finetune = problems.attempt(instantiate, config.finetune)
@@ -42,7 +51,7 @@ def train(config: DictConfig) -> None:
     problems.check()
     make_logger = instantiate(config.logger, save_dir=HydraConfig.get().runtime.output_dir)
     recipe = trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
-    base = obtain_base(store, model, data.num_classes, pretraining, make_trainer, recipe)
+    base = obtain_base(store, model, data.num_classes, pretraining, place_of(instantiate(config.trainer)))
     expert = obtain_expert(
         store,
         model,

@@ -19,13 +19,14 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from coin.artifacts import Expert, load_expert, obtain_base, obtain_expert, trainer_recipe
+from coin.artifacts import Expert, load_expert, obtain_base, obtain_expert
 from coin.console import one_line_errors, quiet
 from coin.metrics import nda_compute, nda_update
 from coin.models import network_of
 from coin.parameters import load, trainable, weighted_sum
 from coin.report.tables import marked_down
 from coin.store import Store
+from coin.trainers import place_of, trainer_recipe
 
 
 def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:
@@ -36,7 +37,7 @@ def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:
     store, recipe = Store(config.store), trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
     specs = instantiate(config.experts, _convert_="all")
     classes = next(iter(specs.values()))["data"].num_classes
-    base = obtain_base(store, model, classes, pretraining, make_trainer, recipe, False)
+    base = obtain_base(store, model, classes, pretraining, place_of(make_trainer), False)
     experts = []
     for name, spec in specs.items():
         found = obtain_expert(store, model, base, spec["data"], spec["finetune"], make_trainer, recipe, None, False)

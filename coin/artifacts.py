@@ -1,12 +1,12 @@
 """Base models and experts as artifacts of the store: found there, or made now and kept."""
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import lightning as L
-from lightning.pytorch.plugins.environments import LightningEnvironment
 from torch import nn
 
 from coin import parameters
@@ -14,10 +14,11 @@ from coin.batch_norm import freeze_batch_norm
 from coin.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
 from coin.data.images import ImageData
 from coin.digests import digest_of
-from coin.expert import ExpertModule, FineTuning, MakeTrainer
+from coin.expert import ExpertModule, FineTuning
 from coin.models import Model, network_of, read_state_dict
 from coin.pretraining import TURNS, RotationModule, Rotations
-from coin.store import Artifact, Made, Store
+from coin.store import Artifact, Made, Store, shortened
+from coin.trainers import MakeTrainer, one_device
 
 
 @dataclass
@@ -36,15 +37,13 @@ def obtain_base(
     num_classes: int,
     pretraining: Rotations,
     make_trainer: MakeTrainer,
-    trainer_recipe: dict,
     train_missing: bool = True,
 ) -> Artifact:
-    """θ_0 of this model, from the store, or built (and, for weights=rotations, pre-trained) now."""
+    """θ_0 of this model, from the store, or built (and, for weights=rotations, pre-trained in float32) now."""
     recipe = {"model": model.recipe(), "num_classes": num_classes}
-    name = f"{model.name}-{model_origin(model)}"
+    name = shortened(f"{model.name}-{model_origin(model)}")
     if model.weights == "rotations":
-        own = {key: value for key, value in trainer_recipe.items() if key != "max_steps"}
-        recipe |= {"pretraining": pretraining.recipe(), "trainer": own}
+        recipe |= {"pretraining": pretraining.recipe(), "trainer": {"precision": "32-true"}}
         if not train_missing:
             check_there(store, "bases", name, recipe)
 
@@ -62,11 +61,8 @@ def obtain_base(
             logger=False,
             enable_checkpointing=False,
             limit_val_batches=0,
-            max_steps=-1,  # a limit is meant for the experts
-            devices=1,  # BatchNorm's statistics are those of whole batches
-            num_nodes=1,
-            strategy="auto",
-            plugins=[LightningEnvironment()],  # one process, also inside a SLURM allocation of many
+            precision="32-true",
+            **one_device(make_trainer),  # BatchNorm's statistics are those of whole batches
         )
         trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
         if trainer.interrupted:
@@ -101,7 +97,7 @@ def obtain_expert(
     compiled: bool = False,
 ) -> Artifact:
     """The expert this recipe makes, from the store or by fine-tuning it now, continuing where a kill stopped it."""
-    name = f"{data.name}-{data.split}-{model.name}"
+    name = shortened(f"{data.name}-{data.split}-{model.name}")
     recipe = {
         "base": base.key,
         "data": data.recipe(),
@@ -188,21 +184,18 @@ def stretched(expert: Expert, base: nn.Module, factor: float) -> Expert:
     return replace(expert, network=network, digest=digest_of(*network.state_dict().values()))
 
 
-# Arguments of the Trainer that say where and how it runs, not what comes out of it beyond float rounding.
-PLACES = {
-    "accelerator", "devices", "num_nodes", "strategy", "logger", "callbacks", "default_root_dir", "profiler",
-    "enable_progress_bar", "enable_model_summary", "enable_checkpointing", "log_every_n_steps", "deterministic",
-    "benchmark", "num_sanity_val_steps", "use_distributed_sampler", "check_val_every_n_epoch", "inference_mode",
-}  # fmt: skip
-
-
-DEFAULTS = {"accumulate_grad_batches": 1, "max_steps": -1}  # as good as not said
-
-
-def trainer_recipe(settings: dict) -> dict:
-    """The Trainer's arguments that change the weights, such as the precision: part of an expert's recipe."""
-    said = {key: value for key, value in settings.items() if key not in PLACES and not key.startswith("_")}
-    return {key: value for key, value in said.items() if DEFAULTS.get(key) != value}
+def contents_of(model: Model, pretraining: Rotations, experts: Mapping[str, Mapping]) -> dict[str, str]:
+    """What lies where a config's paths point, by the path's key: moved data are the same data."""
+    found = {"model.weights": str(model.recipe()["weights"])}
+    if model.weights == "rotations":
+        found["pretraining.data.root"] = pretraining.data.recipe()["contents"]
+    for name, spec in experts.items():
+        found[f"experts.{name}.data.root"] = spec["data"].recipe()["contents"]
+        if spec["path"] is not None:
+            path = Path(spec["path"])
+            file = path / "tensors.safetensors" if path.is_dir() else path
+            found[f"experts.{name}.path"] = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
 
 
 def check_there(store: Store, kind: str, name: str, recipe: dict) -> None:

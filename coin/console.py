@@ -1,5 +1,6 @@
 """What people see: messages, and one clear line with exit code 2 for bad input."""
 
+import errno
 import logging
 import os
 import re
@@ -10,15 +11,17 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from coin.presence import Deserted
 from coin.ranks import is_first
 
-console = Console(highlight=False, soft_wrap=True, quiet=not is_first())
-USER_ERROR, SHORTAGE = 2, 1  # exit codes: the input is bad; the machine ran out of something
+console = Console(highlight=False, soft_wrap=True)
+USER_ERROR, SHORTAGE = 2, 1  # exit codes: the input is bad; the machine ran out of something, or a process died
 
 
 def say(*what: object) -> None:
     """Prints, on the first rank. (A function, since launchers pickle the scripts with all they refer to.)"""
-    console.print(*what)
+    if is_first():
+        console.print(*what)
 
 
 def quiet() -> None:
@@ -48,7 +51,7 @@ def one_line_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("COIN_DEBUG"):
             raise
-        shortage = short_of(error)
+        shortage = str(error) if isinstance(error, Deserted) else short_of(error)
         if not shortage and not is_user_error(error):
             raise
         sys.stdout.flush()
@@ -73,6 +76,8 @@ def is_user_error(error: BaseException) -> bool:
     cause = root_cause(error)
     if isinstance(cause, TypeError) and cause is not error:
         return True  # a constructor's signature is its config's schema
+    if isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG:
+        return True  # a folder is named for overrides, say
     return isinstance(cause, ValueError) or type(cause).__module__.startswith(("hydra.", "omegaconf."))
 
 

@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from coin import metrics, prediction
+from coin import metrics
 from coin.artifacts import Expert
 from coin.codes.code import Code
 from coin.coding import Coding
@@ -19,15 +18,15 @@ from coin.data.images import ImageData
 from coin.decoders import Decoder, Fitted
 from coin.decoding import decode
 from coin.digests import digest_of
-from coin.expert import MakeTrainer
 from coin.features import WithFeatures
 from coin.fisher import Directions
 from coin.memory import Memory
 from coin.parameters import Parameters, check_alike, size_of, trainable
-from coin.prediction import Inputs
+from coin.prediction import Asking, Inputs
 from coin.recipes import lasts
 from coin.samples import Samples
 from coin.store import Made, Store
+from coin.trainers import MakeTrainer
 from coin.tuning import Tuned, Tuner
 
 # What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
@@ -37,7 +36,10 @@ KEPT = {"fishers": 2, "outputs": 2, "students": 2}
 
 @dataclass
 class Experiment:
-    """Codes `experts` with `code` and scores every decoded expert on its own test set."""
+    """Codes `experts` with `code` and scores every decoded expert on its own test set.
+
+    Networks and samples go to the Trainer's device once, at the start, and all is computed there.
+    """
 
     store: Store
     experts: Sequence[Expert]
@@ -58,6 +60,11 @@ class Experiment:
 
     def __post_init__(self) -> None:
         check_alike([e.network for e in self.experts], [e.name for e in self.experts])
+        self.asking = Asking(self.make_trainer)
+        self.device = self.asking.device
+        for network in (self.base, *(expert.network for expert in self.experts)):
+            network.to(self.device)
+        self.samples = self.samples.to(self.device)
 
     def run(self) -> tuple[dict, Parameters, Parameters]:
         """What results.json says of the run, all tensors of the coded network it says it of, and the decoder's."""
@@ -82,14 +89,14 @@ class Experiment:
             own = {"samples": digest, **settings}
             if len(chosen) > 1:
                 own |= {"beta": list(self.beta), "base": base}
-            return self.remember(kind, chosen, own, compute)
+            return self.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
         def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
-            return prediction.fisher(self.make_trainer, network, Inputs(torch.cat(list(batches))), directions)
+            return self.asking.fisher(network, Inputs(torch.cat(list(batches))), directions)
 
         def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
-            make_trainer = partial(self.make_trainer, enable_progress_bar=False)
-            return prediction.predict(make_trainer, network, Inputs(torch.cat(list(batches))), len(batches[0]))
+            inputs = Inputs(torch.cat(list(batches)))
+            return self.asking.outputs(network, inputs, len(batches[0]), quiet=True)
 
         networks = [e.network for e in self.experts]
         coding = Coding(
@@ -151,18 +158,19 @@ class Experiment:
     def answer(self, expert: Expert, data: ImageData) -> Tensor:
         recipe = {"test": data.recipe()}
         found = self.remember("outputs", [expert], recipe, lambda: {"outputs": self.predict(expert.network, data)})
-        return found["outputs"]
+        return found["outputs"].to(self.device)
 
     def predict(self, network: nn.Module, data: ImageData) -> Tensor:
         data.setup()
         assert data.test_set is not None
-        return prediction.predict(self.make_trainer, network, Inputs(data.test_set.images, data.transform))
+        return self.asking.outputs(network, Inputs(data.test_set.images, data.transform))
 
     def coded_answer(self, coded: nn.Module, tuned: Tuned, data: ImageData) -> Tensor:
         """What the coded network's server says of a test set."""
         asked = WithFeatures(coded, required=self.decoder.features)
         recipe = {"coded": digest_of(*tuned.params.values()), "test": data.recipe()}
-        return self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})["answers"]
+        found = self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})
+        return found["answers"].to(self.device)
 
     def quick_score(self, network: nn.Module, count: int) -> float:
         """Average NDA, by the paper's formula, on `count` random test samples of each expert."""
@@ -172,13 +180,14 @@ class Experiment:
             assert test is not None
             chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
             images, labels = test[chosen]
-            device = next(network.parameters()).device
-            with torch.inference_mode():
-                parts = [network(expert.data.transform(part.to(device))) for part in images.split(250)]
-            coded = torch.cat(parts).float().cpu()
+            with torch.no_grad():
+                parts = [network(expert.data.transform(part.to(self.device))) for part in images.split(250)]
+            coded = torch.cat(parts).float()
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
             decoded = decode(coded, others, self.beta, i)
-            ndas.append(float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels))))
+            ndas.append(
+                float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels.to(self.device))))
+            )
         return sum(ndas) / len(ndas)
 
     def evaluate(self, answers: list[Tensor], fitted: Fitted, experts: list[list[Tensor]]) -> list[dict]:
@@ -188,8 +197,8 @@ class Experiment:
             others = {j: experts[i][j] for j in range(len(self.experts)) if j != i}
             decoded, outputs = fitted.decode(answer, others, i), answer[:, : own.shape[1]]
             assert expert.data.test_set is not None
-            target = expert.data.test_set.labels
-            nda = metrics.NormalizedDecodingAccuracy()
+            target = expert.data.test_set.labels.to(self.device)
+            nda = metrics.NormalizedDecodingAccuracy().to(self.device)
             nda.update(decoded, own, target)
             scores.append(
                 {

@@ -1,9 +1,6 @@
 """Experts: a foundation model fine-tuned on one data set with BatchNorm frozen."""
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import lightning as L
 import torch
@@ -13,32 +10,6 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from coin.batch_norm import batch_norms, freeze_batch_norm
 from coin.data.images import Batch
-
-MakeTrainer = Callable[..., L.Trainer]
-SET_ELSEWHERE = {
-    "max_epochs": "give finetune.epochs, of all experts or of one, or trainer.max_steps",
-    "logger": "choose it with logger=wandb or logger=csv",
-    "callbacks": "checkpoints are written every checkpoint_minutes",
-    "enable_checkpointing": "checkpoints are written every checkpoint_minutes",
-    "default_root_dir": "experts are kept in store=…",
-    "plugins": "checkpoints have to be written whole",
-}
-PRECISIONS = ("32-true", "32", "bf16-mixed", "16-mixed")  # weights stay float32: they are what is coded
-
-
-def check_trainer(make_trainer: partial) -> MakeTrainer:
-    """Refuses arguments that the Trainer does not know, before anything is begun."""
-    known = inspect.signature(L.Trainer).parameters
-    unknown = [name for name in make_trainer.keywords if name not in known]
-    if unknown:
-        raise ValueError(f"trainer.{unknown[0]}: Lightning's Trainer has no such argument; see its documentation")
-    ours = [name for name in make_trainer.keywords if name in SET_ELSEWHERE]
-    if ours:
-        raise ValueError(f"trainer.{ours[0]}: is not the Trainer's to say; {SET_ELSEWHERE[ours[0]]}")
-    precision = make_trainer.keywords.get("precision", "32-true")
-    if str(precision) not in PRECISIONS:
-        raise ValueError(f"trainer.precision={precision}: must be one of {', '.join(PRECISIONS)}")
-    return make_trainer
 
 
 @dataclass

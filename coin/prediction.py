@@ -1,29 +1,32 @@
 """A network's outputs and Fisher over images in memory, through a Trainer: any device, any number of them."""
 
+from collections.abc import Callable
+from functools import cached_property
+
 import lightning as L
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from coin.data.images import Batches
-from coin.expert import MakeTrainer
 from coin.fisher import Directions
 from coin.fisher_callback import FisherCallback
+from coin.metrics import check_outputs
 from coin.parameters import Parameters
+from coin.trainers import MakeTrainer
 
 
 class Inputs(Dataset):
-    """Prepared inputs, or raw images with what prepares a batch of them."""
+    """Prepared inputs, or raw images with what prepares a batch of them, on the device that reads it."""
 
-    def __init__(self, inputs: Tensor, transform=None):
+    def __init__(self, inputs: Tensor, transform: Callable[[Tensor], Tensor] | None = None):
         self.inputs, self.transform = inputs, transform
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, indices) -> Tensor:
-        found = self.inputs[indices]
-        return self.transform(found) if self.transform else found
+        return self.inputs[indices]
 
 
 class InputData(L.LightningDataModule):
@@ -39,22 +42,31 @@ class InputData(L.LightningDataModule):
         batches = Batches(len(self.inputs), self.batch_size, rank=rank, ranks=ranks)
         return DataLoader(self.inputs, sampler=batches, batch_size=None)
 
+    def on_after_batch_transfer(self, batch: Tensor, dataloader_idx: int) -> Tensor:
+        return self.inputs.transform(batch) if self.inputs.transform else batch
+
 
 class Predictor(L.LightningModule):
-    """Keeps the outputs of every batch, in the order of the samples, on every rank."""
+    """Keeps the outputs of every batch, in the order of the samples, on every rank.
+
+    The network is no submodule, for Lightning would move it to the device and back at each call: it goes there once.
+    """
 
     def __init__(self, network: nn.Module, keep_outputs: bool = True):
         super().__init__()
-        self.network, self.keep_outputs = network.eval(), keep_outputs
+        self.asked, self.keep_outputs = (network.eval(),), keep_outputs
         self.rows: list[Tensor] = []
+
+    def setup(self, stage: str) -> None:
+        self.asked[0].to(self.trainer.strategy.root_device)
 
     def predict_step(self, batch: Tensor, batch_idx: int) -> None:
         if self.keep_outputs:
-            self.rows.append(self.network(batch).float().cpu())
+            self.rows.append(check_outputs(self.asked[0](batch), len(batch)).float().cpu())
 
     def outputs(self) -> Tensor:
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            return torch.cat(self.rows).clone()
+            return torch.cat(self.rows)
         ranks: list[list[Tensor]] = [[] for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather_object(ranks, self.rows)
         batches = []
@@ -66,22 +78,42 @@ class Predictor(L.LightningModule):
         return torch.cat(batches)
 
 
-def predict(make_trainer: MakeTrainer, network: nn.Module, inputs: Inputs, batch_size: int = 250) -> Tensor:
-    """The network's outputs (samples, classes) in float32."""
-    module = Predictor(network)
-    make_trainer(logger=False, enable_checkpointing=False).predict(
-        module, datamodule=InputData(inputs, batch_size), return_predictions=False
-    )
-    return module.outputs()
+class Asking:
+    """Asks networks about inputs, all with one Trainer.
 
+    Not in inference mode: what is moved or computed in it could not be trained, or differentiated, afterwards.
+    """
 
-def fisher(
-    make_trainer: MakeTrainer, network: nn.Module, inputs: Inputs, directions: Directions, batch_size: int = 100
-) -> Parameters:
-    """The diagonal Fisher of the network's outputs over these inputs."""
-    callback = FisherCallback(network, directions)
-    make_trainer(logger=False, enable_checkpointing=False, callbacks=[callback]).predict(
-        Predictor(network, keep_outputs=False), datamodule=InputData(inputs, batch_size), return_predictions=False
-    )
-    assert callback.fisher is not None
-    return callback.fisher
+    def __init__(self, make_trainer: MakeTrainer):
+        self.make_trainer = make_trainer
+
+    @cached_property
+    def trainer(self) -> L.Trainer:
+        return self.make_trainer(logger=False, enable_checkpointing=False, inference_mode=False)
+
+    @property
+    def device(self) -> torch.device:
+        return self.trainer.strategy.root_device
+
+    def outputs(self, network: nn.Module, inputs: Inputs, batch_size: int = 250, quiet: bool = False) -> Tensor:
+        """The network's outputs (samples, classes) in float32."""
+        bar = self.trainer.progress_bar_callback
+        if bar:
+            bar.disable() if quiet else bar.enable()
+        module = Predictor(network)
+        self.trainer.predict(module, datamodule=InputData(inputs, batch_size), return_predictions=False)
+        return module.outputs()
+
+    def fisher(
+        self, network: nn.Module, inputs: Inputs, directions: Directions | None = None, batch_size: int = 100
+    ) -> Parameters:
+        """The diagonal Fisher of the network's outputs over these inputs."""
+        callback = FisherCallback(network, directions)
+        module = Predictor(network, keep_outputs=False)
+        self.trainer.callbacks.append(callback)  # type: ignore[attr-defined]
+        try:
+            self.trainer.predict(module, datamodule=InputData(inputs, batch_size), return_predictions=False)
+        finally:
+            self.trainer.callbacks.remove(callback)  # type: ignore[attr-defined]
+        assert callback.fisher is not None
+        return callback.fisher

@@ -16,6 +16,9 @@ class Samples:
     labels: Tensor  # (P,)
     owners: Tensor  # (P,): the expert each was drawn for
 
+    def to(self, device: torch.device) -> "Samples":
+        return Samples(self.inputs.to(device), self.labels.to(device), self.owners.to(device))
+
     def batches(self, size: int = 100) -> list[Tensor]:
         return list(self.inputs.split(size))
 

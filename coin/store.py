@@ -14,11 +14,9 @@ import os
 import platform
 import re
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import filelock
 import lightning
@@ -27,7 +25,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from coin.ranks import is_first, run_name
+from coin.presence import Presence
+from coin.ranks import is_distributed, is_first, run_name
 
 Made = tuple[Mapping[str, Tensor], dict]  # tensors, and facts about them such as an accuracy
 
@@ -70,7 +69,7 @@ class Store:
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", part) or ".." in part:
                 raise ValueError(f"{part!r} cannot name an artifact; allowed are letters, digits and _ . -")
         canonical = json.dumps({"kind": kind, **recipe}, sort_keys=True)
-        return self.root / kind / f"{name}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+        return self.root / kind / f"{shortened(name)}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
 
     def obtain(
         self,
@@ -94,10 +93,16 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.parent / f".{path.name}.unfinished"
         making = scratch / f"making-{run_name()}"  # tells the other ranks of this run to take part
+        presence = Presence(self.root)
         if not is_first():
-            if not alone and wait_for(lambda: making.exists() or self.find(kind, name, recipe, derived)) is True:
+            if (
+                not alone
+                and presence.wait_for(lambda: making.exists() or self.find(kind, name, recipe, derived)) is True
+            ):
                 make(scratch)
-            return wait_for(lambda: self.find(kind, name, recipe, derived))
+            return presence.wait_for(lambda: self.find(kind, name, recipe, derived))  # type: ignore[return-value]
+        if is_distributed():
+            presence.show()
         lock = filelock.FileLock(path.parent / f".{path.name}.lock")
         try:
             lock.acquire(blocking=False)
@@ -165,11 +170,15 @@ class Store:
         return Artifact(path, record)
 
 
-def wait_for(found: Callable[[], Any]) -> Any:
-    """What it finds, as soon as there is something. (Where rank 0 dies, its launcher ends the others.)"""
-    while not (result := found()):
-        time.sleep(0.1)
-    return result
+LONGEST = 232  # bytes: `.NAME-0123456789.unfinished` is a file name, of at most 255
+
+
+def shortened(name: str) -> str:
+    """The name, or one that is short enough for a file: its beginning, a hash of all of it, and its end."""
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[:150].rstrip('.-')}_etc_{digest}_{name[-50:].lstrip('.-')}"
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:

@@ -2,13 +2,14 @@ import lightning as L
 import pytest
 import torch
 
-from coin.artifacts import obtain_base, obtain_expert, trainer_recipe
+from coin.artifacts import obtain_base, obtain_expert
 from coin.batch_norm import batch_norms
 from coin.data import Digits
 from coin.expert import ExpertModule, FineTuning
 from coin.models import Small
 from coin.pretraining import Rotations
 from coin.store import Store
+from coin.trainers import trainer_recipe
 
 
 def make_trainer(**settings):
@@ -19,7 +20,7 @@ def make_trainer(**settings):
 
 def expert(folder, epochs=2, trainer=make_trainer, **settings):
     store, model = Store(folder), Small(weights="none")
-    base = obtain_base(store, model, 10, Rotations(Digits()), trainer, {})
+    base = obtain_base(store, model, 10, Rotations(Digits()), trainer)
     return base, obtain_expert(
         store, model, base, Digits(labels=[0, 1]), FineTuning(epochs, 1e-3, **settings), trainer, {}
     )
@@ -86,8 +87,8 @@ def test_rotations_see_no_labels(tmp_path):
     a, b = Digits(), Digits()
     b.setup()
     b.train_set.labels = torch.zeros_like(b.train_set.labels)
-    first = obtain_base(store, model, 10, Rotations(a, epochs=1), make_trainer, {})
-    second = obtain_base(Store(tmp_path / "b"), model, 10, Rotations(b, epochs=1), make_trainer, {})
+    first = obtain_base(store, model, 10, Rotations(a, epochs=1), make_trainer)
+    second = obtain_base(Store(tmp_path / "b"), model, 10, Rotations(b, epochs=1), make_trainer)
     assert all(torch.equal(value, second.tensors()[name]) for name, value in first.tensors().items())
     assert first.facts["rotation_accuracy"] > 30
 
@@ -109,7 +110,7 @@ def test_a_training_killed_after_its_last_epoch_is_finished_by_the_next(tmp_path
 
 def test_a_training_that_diverged_does_not_continue_from_its_ashes(tmp_path):
     store, model = Store(tmp_path), Small(weights="none")
-    base = obtain_base(store, model, 10, Rotations(Digits()), make_trainer, {})
+    base = obtain_base(store, model, 10, Rotations(Digits()), make_trainer)
     for _ in range(2):
         with pytest.raises(ValueError, match="NaN or infinite weights"):
             obtain_expert(store, model, base, Digits(labels=[0, 1]), FineTuning(1, 1e30), make_trainer, {})

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coin.fisher import diagonal_fisher
 from coin.fisher_callback import FisherCallback
-from coin.prediction import Inputs, fisher, predict
+from coin.prediction import Asking, Inputs
 
 
 class Module(L.LightningModule):
@@ -81,7 +81,7 @@ import sys
 sys.path[:0] = [{tests!r}]
 import cases, lightning as L, torch
 from coin.fisher import Exact, Probes
-from coin.prediction import Inputs, fisher, predict
+from coin.prediction import Asking, Inputs
 
 def make(**settings):
     return L.Trainer(accelerator="cpu", devices={ranks}, strategy="{strategy}", enable_progress_bar=False,
@@ -89,9 +89,10 @@ def make(**settings):
 
 network, inputs = cases.make("norms", dtype=torch.float32)
 inputs = inputs[:5]  # an odd number of samples for two ranks
-found = {{"exact": fisher(make, network, Inputs(inputs), Exact(), batch_size=3),
-          "probes": fisher(make, network, Inputs(inputs), Probes(5), batch_size=2),
-          "outputs": predict(make, network, Inputs(inputs), batch_size=4)}}
+asking = Asking(make)
+found = {{"exact": asking.fisher(network, Inputs(inputs), Exact(), batch_size=3),
+          "probes": asking.fisher(network, Inputs(inputs), Probes(5), batch_size=2),
+          "outputs": asking.outputs(network, Inputs(inputs), batch_size=4)}}
 if not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0:
     torch.save(found, sys.argv[1])
 """
@@ -121,5 +122,6 @@ def test_outputs_come_in_the_order_of_the_samples():
 
     with torch.no_grad():
         truth = network(inputs)
-    torch.testing.assert_close(predict(make, network, Inputs(inputs), batch_size=3), truth)
-    assert set(fisher(make, network, Inputs(inputs), None)) == {name for name, _ in network.named_parameters()}
+    asking = Asking(make)
+    torch.testing.assert_close(asking.outputs(network, Inputs(inputs), batch_size=3), truth)
+    assert set(asking.fisher(network, Inputs(inputs))) == {name for name, _ in network.named_parameters()}

@@ -21,9 +21,20 @@ ROOMS = {
         "tuning",
         "",
     ],
-    3: ["ranks", "checkpoints", "data", "models", "expert", "pretraining", "fisher_callback", "prediction", "samples"],
+    3: [
+        "ranks",
+        "trainers",
+        "checkpoints",
+        "data",
+        "models",
+        "expert",
+        "pretraining",
+        "fisher_callback",
+        "prediction",
+        "samples",
+    ],
     5: ["cli"],
-    4: ["console", "loggers", "memory", "store", "artifacts", "experiment", "report"],
+    4: ["presence", "console", "loggers", "memory", "store", "artifacts", "experiment", "report"],
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names}
 FILES = sorted((ROOT / "coin").rglob("*.py"))

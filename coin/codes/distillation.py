@@ -22,6 +22,7 @@ from coin.data.images import Batches, Images
 from coin.decoders import Analytic
 from coin.digests import digest_of
 from coin.parameters import Parameters, weighted_sum
+from coin.trainers import Trainers
 from coin.tuning import Tuner
 
 
@@ -204,5 +205,4 @@ class Student(L.LightningModule):
         return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
 
 
-def default_trainer(**settings) -> L.Trainer:
-    return L.Trainer(accelerator="auto", devices=1, enable_model_summary=False, **settings)
+default_trainer = Trainers({"accelerator": "auto", "devices": 1, "enable_model_summary": False})

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.utilities import rank_zero_only
-
+from coin.ranks import is_first
 from coin.report import paper
 
 # Overrides that tell neither one setting from another nor belong in a table.
@@ -50,9 +49,10 @@ CODES = [
 DECODERS = ["analytic", "ridge", "features"]
 
 
-@rank_zero_only
 def write_results(folder: Path, results: dict) -> None:
-    """Written last and by one rename: where results.json is, the run is complete."""
+    """Written last, by the first rank, and by one rename: where results.json is, the run is complete."""
+    if not is_first():
+        return
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / ".results.json.new"
     fresh.write_text(json.dumps(defined(results), indent=2, allow_nan=False) + "\n")

@@ -4,7 +4,7 @@ and when all have ended a comparison appears in the sweep's folder."""
 import csv
 import json
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,11 @@ class Job:
     folder: Path
     config: dict
 
-    def done(self) -> bool:
+    def done(self, contents: Callable[[], dict]) -> bool:
+        """Whether its results are there; `contents` says what lies where the config's paths point, if that matters."""
         if not (self.folder / "results.json").is_file():
             return False
-        check_same(self.folder, self.config)
+        check_same(self.folder, self.config, contents)
         console.print(f"done already: {self.folder}")
         return True
 
@@ -48,14 +49,20 @@ def job_of_sweep(folder: Path, config: dict) -> Iterator[Job]:
         console.print(f"failed: {folder}: {message(error)}", markup=False)
 
 
-def check_same(folder: Path, config: dict) -> None:
-    """Refuses to take another config's results for this one's, or to replace them."""
-    before: dict = {}
-    with suppress(OSError, ValueError):  # unreadable: who knows what it was
-        before = flat(json.loads((folder / "config.json").read_text()))
-    now = flat(config)
-    keys = [key for key in sorted(before.keys() | now.keys()) if not key.startswith(HARMLESS)]
+def check_same(folder: Path, config: dict, contents: Callable[[], dict]) -> None:
+    """Refuses to take another config's results for this one's, or to replace them.
+
+    Data, weights and experts that were moved are the same where their contents are those that results.json names.
+    """
+    before, lay = read_json(folder / "config.json"), read_json(folder / "results.json").get("contents", {})
+    before, now = flat(before), flat(config)
+    keys = [key for key in sorted(before.keys() | now.keys()) if not key.startswith(HARMLESS) and key not in ROOTS]
     differing = [key for key in keys if before.get(key) != now.get(key)]
+    if any(key in lay or key.endswith(".root") for key in differing):
+        lie = contents()
+        unused = {key for key in differing if key.endswith(".root") and key not in lay and key not in lie}
+        moved = {key for key in differing if key in lay and lay[key] == lie.get(key)}
+        differing = [key for key in differing if key not in moved | (unused if lay else set())]
     if differing:
         told = [f"{key}={now.get(key, 'nothing')} instead of {before.get(key, 'nothing')}" for key in differing]
         raise ValueError(
@@ -64,7 +71,15 @@ def check_same(folder: Path, config: dict) -> None:
         )
 
 
+ROOTS = ("root", "data.root")  # where those of the experts come from
 HARMLESS = ("logger.", "store", "train_missing", "checkpoint_minutes", "compile")  # they change no result
+
+
+def read_json(path: Path) -> dict:
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text())
+        return found if isinstance(found, dict) else {}
+    return {}  # unreadable: who knows what it was
 
 
 def flat(config: Any, name: str = "") -> dict:
