@@ -7,11 +7,13 @@ import sys
 import pytest
 from conftest import ROOT
 
-from coin.report import collect, write_report, write_results
+from coin.report import collect, pack, write_report, write_results
+from coin.report.cells import cells_of
 from coin.report.figures import figures
 from coin.report.paper import NDA
-from coin.report.runs import cells_of
-from coin.report.write import QUOTE, fill, quotation, texts, write_all
+from coin.report.quotes import QUOTE, fill, quotation
+from coin.report.tables import texts
+from coin.report.write import write_all
 
 
 def run(code, experiment="cifar10_splits", nda=90.0, seed=0, samples=200, history=None, **overrides):
@@ -134,13 +136,14 @@ def test_nda_among_own_classes_is_told_where_it_differs(tmp_path):
 
 
 def test_a_folder_of_results_is_reported_whole_and_its_page_quotes_it(tmp_path):
-    write(tmp_path / "runs" / "tables", [run("coin"), run("coin", experiment="mnist_splits", nda=98.0)])
-    write(tmp_path / "runs" / "other", [run("average", nda=80.0)])
-    page = tmp_path / "README.md"
+    folder = tmp_path / "results"
+    pack(write(tmp_path / "a", [run("coin"), run("coin", experiment="mnist_splits", nda=98.0)]), folder / "tables")
+    pack(write(tmp_path / "b", [run("average", nda=80.0)]), folder / "other")
+    page = folder / "README.md"
     page.write_text("# Ours\n\n<!-- quote tables/averages.md -->\nold\n<!-- end of quote -->\n\nbehind\n")
     for _ in range(2):  # the second time it is as it should be already
-        written = write_all(tmp_path)
-        assert page in written and (tmp_path / "other" / "table.md").exists()
+        written = write_all(folder)
+        assert page in written and (folder / "other" / "table.md").exists()
         lines = page.read_text().splitlines()
         assert lines[3].startswith("| average NDA % |") and "98.00** (98.14)" in lines[5] and "old" not in lines
         assert lines[-1] == "behind"
@@ -149,11 +152,15 @@ def test_a_folder_of_results_is_reported_whole_and_its_page_quotes_it(tmp_path):
         fill(page)
 
 
-@pytest.mark.parametrize("folder", sorted((ROOT / "results").glob("*/runs")), ids=lambda path: path.parent.name)
-def test_committed_tables_are_what_the_committed_runs_say(folder, tmp_path):
-    for group in sorted(path for path in folder.iterdir() if path.is_dir()):
-        for name, text in texts(cells_of(collect(group))).items():
-            assert (folder.parent / group.name / name).read_text() == text, f"python -m coin.report {folder.parent}"
+@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*/*/runs.jsonl")), ids=lambda path: path.parent.name)
+def test_committed_tables_are_what_the_committed_runs_say(file, tmp_path):
+    found = texts(cells_of(collect(file.parent)))
+    for name, text in found.items():
+        assert (file.parent / name).read_text() == text, f"python -m coin.report {file.parent.parent}"
+    tables = {path.name for path in file.parent.iterdir() if path.suffix in (".md", ".csv", ".tex")}
+    assert tables == set(found), "a table that no run says"
+    pack(file.parent, tmp_path)
+    assert (tmp_path / "runs.jsonl").read_text() == file.read_text(), "python -m coin.report … --pack"
 
 
 @pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "results").glob("*/README.md")]))
@@ -255,6 +262,100 @@ def test_a_row_of_several_tables_and_a_quote_without_an_end(tmp_path):
 
 
 def test_loose_runs_are_no_comparison(tmp_path):
-    write(tmp_path / "runs", [run("coin")])
-    with pytest.raises(ValueError, match="put the runs of a comparison together"):
-        write_all(tmp_path)
+    pack(write(tmp_path / "runs", [run("coin")]), tmp_path / "results" / "tables")
+    write(tmp_path / "results" / "other", [run("coin")])
+    with pytest.raises(ValueError, match=r"other/0/results\.json is not packed; .* --pack"):
+        write_all(tmp_path / "results")
+    assert not (tmp_path / "results" / "tables" / "table.md").exists()
+
+
+def test_a_report_is_the_same_of_packed_runs_and_in_any_order(tmp_path):
+    """Runs of older versions tell less of their experts; a cell with both takes them from one that does."""
+    history = [{"epoch": e, "train_nda": 50 + e} for e in range(1, 4)]
+    runs = [with_experts(run("coin", nda=90.0 + s, seed=s, train_seed=str(t)), 3.0) for s in (1, 2, 10) for t in (0, 1)]
+    runs += [run("coin", nda=90.0, history=history), run("other", nda=math.nan), run("another", experiment="mine")]
+    runs += [run("another", experiment="also")]
+    found = texts(cells_of(collect(write(tmp_path / "a", runs))))
+    assert texts(cells_of(collect(write(tmp_path / "b", runs[::-1])))) == found and "3.00" in found["experts.md"]
+    pack(tmp_path / "a", tmp_path / "packed")
+    assert texts(cells_of(collect(tmp_path / "packed"))) == found
+    lines = (tmp_path / "packed" / "runs.jsonl").read_text().splitlines()
+    wanted = [json.loads(path.read_text()) for path in (tmp_path / "a").rglob("results.json")]
+    assert sorted(lines) == sorted(json.dumps(results, separators=(",", ":")) for results in wanted)
+
+
+def test_packing_adds_replaces_and_changes_nothing_twice(tmp_path):
+    first = write(tmp_path / "a", [run("coin", nda=90.0), run("coin", nda=91.0, seed=1), run("average", nda=80.0)])
+    assert "3 runs, 3 of them new, 0 replaced" in pack(first, tmp_path / "packed")
+    file = tmp_path / "packed" / "runs.jsonl"
+    before = file.read_text().splitlines()
+    assert [json.loads(line)["code"] for line in before] == ["average", "coin", "coin"]
+    assert "3 runs, 0 of them new, 0 replaced" in pack(first, file.parent) and file.read_text().splitlines() == before
+    again = [run("coin", nda=95.0, seed=1, store="elsewhere"), run("coin", nda=70.0, train_seed="1"), run("matched")]
+    assert "5 runs, 2 of them new, 1 replaced" in pack(write(tmp_path / "b", again), file.parent)
+    after = file.read_text().splitlines()
+    assert [line for line in after if line in before] == before[:2]  # the others are where they were
+    assert [cell.nda()[0] for cell in cells_of(collect(file.parent))] == [80.0, 92.5, 70.0, 90.0]
+    assert [path.name for path in file.parent.iterdir()] == ["runs.jsonl"]
+
+
+SPOILT = [{"experts": []}, {"experts": [3]}, {"seconds": {}}, {"seed": None}, {"overrides": {"samples": 3}}]
+NO_RUNS = ["", "[]", "{", '{"code": "coin"}', *(json.dumps({**run("coin"), **part}) for part in SPOILT)]
+
+
+@pytest.mark.parametrize("text", NO_RUNS)
+def test_what_is_no_run_is_not_packed(text, tmp_path):
+    file = tmp_path / "packed" / "runs.jsonl"
+    pack(write(tmp_path / "a", [run("coin")]), file.parent)
+    before = file.read_bytes()
+    broken = write(tmp_path / "b", [run("average")]) / "broken" / "results.json"
+    broken.parent.mkdir()
+    broken.write_text(text)
+    command = [sys.executable, "-m", "coin.report", str(tmp_path / "b"), "--pack", str(file.parent)]
+    if text == "[]":  # once by the command, which says it in one line
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and "is no results.json of a run" in done.stderr
+    with pytest.raises(ValueError, match=r"broken/results\.json is no results\.json of a run"):
+        pack(tmp_path / "b", file.parent)
+    assert file.read_bytes() == before
+    file.write_text(file.read_text() + text + "\n")
+    with pytest.raises(ValueError, match=r"line 2 of .*runs\.jsonl is no results\.json of a run"):
+        pack(tmp_path / "a", file.parent)
+    with pytest.raises(ValueError, match="is no folder"):
+        pack(tmp_path / "a", file)
+
+
+def test_trainings_of_the_experts_are_no_draws(tmp_path):
+    """Runs without the override are of training 0."""
+    runs = [run("average", nda=80.0, seed=s) for s in range(3)]  # of before there were others
+    for t, mean in (("0", 90.0), ("1", 94.0), ("10", 98.0)):
+        runs += [run("coin", nda=mean + d, seed=s, train_seed=t) for s, d in enumerate((-1.0, 0.0, 1.0))]
+    runs += [run("average", nda=83.0 + s, seed=s, train_seed="1") for s in range(2)]
+    runs += [{**run("coin", nda=99.0), "decoder": "ridge"}, run("coin", experiment="digits", nda=70.0)]
+    names = {path.name for path in write_report(write(tmp_path, runs), tmp_path)}
+    assert "training.md" in names and "nda.png" in names and "nda_against_train_seed.png" not in names
+    header, _, *rows = (tmp_path / "training.md").read_text().splitlines()
+    assert header == (
+        "| average NDA % | cifar10_splits over trainings | cifar10_splits train_seed=0 | cifar10_splits train_seed=1 | "
+        "cifar10_splits train_seed=10 | digits over trainings | digits train_seed=0 |"
+    )
+    assert rows == [
+        "| average | 81.75 ± 2.47 | 80.00 ± 0.00 | 83.50 ± 0.71 |  |  |  |",
+        "| coin | 94.00 ± 4.00 | 90.00 ± 1.00 | 94.00 ± 1.00 | 98.00 ± 1.00 | 70.00 | 70.00 |",
+        "| coin + ridge | 99.00 | 99.00 |  |  |  |  |",
+    ]
+    cells = cells_of(runs)
+    assert sum(len(cell.runs) for cell in cells) == len(runs)
+    assert {cell.paper() for cell in cells if cell.name == "coin" and cell.experiment != "digits"} == {97.96}
+    assert "training.md" not in texts(cells_of([run("coin", train_seed="0"), run("coin", seed=1)]))
+    assert [cell.nda()[0] for cell in cells_of([run("coin", train_seed="0"), run("coin", nda=91.0, seed=1)])] == [90.5]
+    undefined = [run("coin", nda=math.nan), run("coin", train_seed="1")]
+    assert "| coin | nan | nan | 90.00 |" in texts(cells_of(undefined))["training.md"]
+
+
+def test_cells_of_other_experts_share_no_column():
+    several = run("coin", splits="3")
+    several["experts"].append({**several["experts"][0], "name": "split3", "nda": 70.0})
+    table = texts(cells_of([run("coin", splits="2"), several]))["table.md"].splitlines()
+    assert table[0] == "| cifar10_splits | split1 | split2 | split3 | average | encode s |"
+    assert table[2].startswith("| coin splits=2 | 91.00 | 89.00 |  | ") and "| 70.00 |" in table[3]

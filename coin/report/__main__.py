@@ -1,33 +1,39 @@
-"""python -m coin.report DIR    tables and figures from any folder of runs
-
-Where DIR holds runs/NAME/…, such as results/paper, each NAME gets a report of its own, and DIR/README.md is brought
-up to date with what it quotes of them.
+"""python -m coin.report DIR                             tables and figures from any folder of runs
+python -m coin.report DIR --pack results/PAGE/NAME     keeps the runs below DIR in NAME/runs.jsonl
+python -m coin.report results/PAGE                     a report for each NAME, and what PAGE/README.md quotes of them
 """
 
 import argparse
 from pathlib import Path
 
 from coin.console import console, one_line_errors
-from coin.report.write import fill, write_all, write_report
+from coin.report.quotes import fill
+from coin.report.runs import pack
+from coin.report.write import comparisons, write_all, write_report
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m coin.report", description="Tables and figures from a folder of runs."
     )
-    parser.add_argument("folder", type=Path, help="a folder with results.json files anywhere below it, or with runs/")
-    parser.add_argument(
-        "--out", type=Path, help="where to write them (default: the folder itself, or NAME for runs/NAME)"
-    )
+    parser.add_argument("folder", type=Path, help="a folder with results.json or runs.jsonl files anywhere below it")
+    parser.add_argument("--out", type=Path, help="where to write them (default: beside runs.jsonl, or the folder)")
+    parser.add_argument("--pack", type=Path, metavar="NAME", help="write no report; add the runs to NAME/runs.jsonl")
     parser.add_argument("--fill", type=Path, metavar="PAGE", help="a Markdown page that quotes what is written")
     arguments = parser.parse_args()
+    folder = arguments.folder
     with one_line_errors():
-        if not arguments.folder.is_dir():
-            raise ValueError(f"{arguments.folder}: no such folder; give one with results.json files below it")
-        if (arguments.folder / "runs").is_dir() and not arguments.out:
-            written = write_all(arguments.folder, console)
+        if not folder.is_dir():
+            raise ValueError(f"{folder}: no such folder; give one with results.json or runs.jsonl files below it")
+        if arguments.pack:
+            if arguments.out or arguments.fill:
+                raise ValueError("--pack writes no report: first pack, then make the report with --out or --fill")
+            console.print(pack(folder, arguments.pack))
+            return
+        if comparisons(folder) and not arguments.out:
+            written = write_all(folder, console)
         else:
-            written = write_report(arguments.folder, arguments.out or arguments.folder, console)
+            written = write_report(folder, arguments.out or folder, console)
         if arguments.fill and not fill(arguments.fill):
             raise ValueError(f"--fill {arguments.fill}: it quotes nothing; mark a place: <!-- quote FILE -->")
         for path in written:

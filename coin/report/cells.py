@@ -1,0 +1,168 @@
+"""Cells: runs that are averaged, and what tells them from others. Tables and figures are views of a list of cells."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from coin.report import paper
+from coin.report.runs import IGNORED, TRAINING, settings_of
+
+# Overrides with which a run may still be as the paper's; its samples and β are looked at.
+AS_THE_PAPER = IGNORED | {"model", "model.weights", "model.stride_in_1x1", "samples", "beta", "code.track", TRAINING}
+
+# The order of rows: the paper's codes as the paper has them, then ours.
+CODES = ["average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin", "coin_scaled",
+         "coin_balanced", "coin_kfac", "matched", "coin_refined"]  # fmt: skip
+DECODERS = ["analytic", "ridge", "features"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Cell:
+    """Runs that differ in the draw of their samples alone."""
+
+    experiment: str
+    code: str
+    decoder: str
+    variant: dict[str, str]  # the settings that vary within the collection
+    runs: list[dict]  # by seed
+
+    @property
+    def name(self) -> str:
+        return name_of(self.code, self.decoder)
+
+    @property
+    def label(self) -> str:
+        return self.label_without()
+
+    def label_without(self, *left_out: str) -> str:
+        """What tells it from other cells of the experiment, but for some settings."""
+        return " ".join([self.name, *self.settings(*left_out)])
+
+    def code_without(self, *left_out: str) -> str:
+        """The same whatever the decoder."""
+        return " ".join([self.code, *self.settings(*left_out)])
+
+    def settings(self, *left_out: str) -> list[str]:
+        return [f"{key}={value}" for key, value in self.variant.items() if key not in left_out]
+
+    @property
+    def row(self) -> tuple:
+        """Where it is in a column: codes in the paper's order, others behind; settings by size."""
+        values = [size(value) for value in self.variant.values()]
+        return place(self.code, CODES), place(self.decoder, DECODERS), values, list(self.variant)
+
+    @property
+    def first(self) -> dict:
+        """The first draw; runs of older versions, which tell less of their experts, come last."""
+        return min(self.runs, key=lambda run: "distance" not in run)
+
+    @property
+    def experts(self) -> list[str]:
+        return [expert["name"] for expert in self.first["experts"]]
+
+    def facts(self, key: str) -> list[float]:
+        """What is said of each expert; experts do not depend on the seed of the draw."""
+        return [expert[key] for expert in self.first["experts"] if key in expert]
+
+    @property
+    def distance(self) -> float:
+        """Of the experts from one another; NaN where no run tells it."""
+        return self.first.get("distance", math.nan)
+
+    def nda(self, expert: int | None = None) -> tuple[float, float]:
+        """Mean and standard deviation over the draws, of one expert or of the average."""
+        return spread([run["nda"] if expert is None else run["experts"][expert]["nda"] for run in self.runs])
+
+    def paper(self, expert: int | None = None) -> float | None:
+        """The paper's number, where the runs are as the paper's."""
+        run = self.runs[0]
+        overrides = run.get("overrides", {})
+        other = [key for key in overrides if key not in AS_THE_PAPER and not key.startswith("hydra.")]
+        if self.decoder != "analytic" or other or overrides.get("model", "resnet50") != "resnet50":
+            return None
+        numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])
+        return None if numbers is None else numbers[2 if expert is None else expert]
+
+    def seconds(self) -> float:
+        """Of encoding, with the statistics (Fishers, Gram matrices) it rests on, whenever they were computed."""
+        return statistics.fmean(run["seconds"]["encode"] + run["seconds"].get("statistics", 0) for run in self.runs)
+
+
+def name_of(code: str, decoder: str) -> str:
+    return code if decoder == "analytic" else f"{code} + {decoder}"
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; NaN where a value is undefined, and for the deviation of one."""
+    if not all(map(math.isfinite, values)):
+        return math.nan, math.nan
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+def number(text: str) -> float:
+    """A setting as a place on an axis: a number, or the first of a list (β); NaN where it is neither."""
+    try:
+        return float(text.strip("[]").split(",")[0])
+    except ValueError:
+        return math.nan
+
+
+def size(text: str) -> tuple[float, str]:
+    """Sorts settings: numbers, then words."""
+    return math.inf if math.isnan(number(text)) else number(text), text
+
+
+def place(name: str, order: Sequence[str]) -> tuple[int, str]:
+    return order.index(name) if name in order else len(order), name
+
+
+def distinct(values: Iterable[T]) -> list[T]:
+    """In the order of their first appearance."""
+    return list(dict.fromkeys(values))
+
+
+def by_experiment(cells: Sequence[Cell]) -> list[list[Cell]]:
+    return [[c for c in cells if c.experiment == e] for e in distinct(cell.experiment for cell in cells)]
+
+
+def curves(cells: Sequence[Cell]) -> list[str]:
+    """The settings that take more than two numbers: NDA is drawn against them. A seed is no size."""
+    keys = distinct(key for cell in cells for key in cell.variant if key != TRAINING)
+    numbers = {key: {number(cell.variant[key]) for cell in cells if key in cell.variant} for key in keys}
+    return [key for key in keys if len({x for x in numbers[key] if not math.isnan(x)}) > 2]
+
+
+def cells_of(runs: Sequence[dict]) -> list[Cell]:
+    """Runs grouped by experiment, code and whatever else varies among them; of runs with one seed the last counts."""
+    settings = [settings_of(run) for run in runs]
+    values: dict[tuple[str, str], set] = {}
+    for key in {key for chosen in settings for key in chosen}:
+        for run, chosen in zip(runs, settings, strict=True):
+            values.setdefault((run["experiment"], key), set()).add(chosen.get(key))
+    varying = sorted({key for (_, key), found in values.items() if len(found) > 1})  # within an experiment
+    names = names_of(varying, settings)
+    groups: dict[tuple, dict[int, dict]] = {}
+    for run, chosen in zip(runs, settings, strict=True):
+        variant = tuple({names[key]: chosen[key] for key in varying if key in chosen}.items())
+        group = run["experiment"], run["code"], run.get("decoder", "analytic"), variant
+        groups.setdefault(group, {})[run["seed"]] = run
+    cells = [Cell(e, c, d, dict(v), [runs[s] for s in sorted(runs)]) for (e, c, d, v), runs in groups.items()]
+    return sorted(cells, key=lambda cell: (place(cell.experiment, paper.EXPERIMENTS), cell.row))
+
+
+def names_of(keys: Sequence[str], settings: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Short names: the last word, or as many as tell two settings apart; those that are always equal share one."""
+    columns = {key: tuple(chosen.get(key) for chosen in settings) for key in keys}
+    names = {}
+    for key in keys:
+        words = key.split(".")
+        for i in range(len(words) - 1, -1, -1):
+            name = ".".join(words[i:])
+            if all(columns[k] == columns[key] for k in keys if f".{k}".endswith(f".{name}")):
+                break
+        names[key] = name
+    return names
