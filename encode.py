@@ -13,19 +13,20 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from coin import loggers, report
-from coin.artifacts import contents_of, load_expert, obtain_base, obtain_expert, stretched
-from coin.checkpoints import check_minutes
+from coin import report
 from coin.cli import classes  # noqa: F401  a config's defaults are those of its class
-from coin.coding import check_beta
-from coin.console import Problems, check_switches, one_line_errors, quiet, say
-from coin.experiment import Experiment
-from coin.memory import Memory
-from coin.models import network_of
-from coin.ranks import device_of_job, is_first
-from coin.samples import draw
-from coin.store import Store, save_tensors
-from coin.trainers import check_swept, check_trainer, place_of, trainer_recipe
+from coin.lab import loggers
+from coin.lab.artifacts import contents_of, load_expert, obtain_base, obtain_expert, stretched
+from coin.lab.console import Problems, check_switches, one_line_errors, quiet, say
+from coin.lab.experiment import Experiment
+from coin.lab.memory import Memory
+from coin.lab.store import Store, save_tensors
+from coin.problem.coding import check_beta
+from coin.training.checkpoints import check_minutes
+from coin.training.models import network_of
+from coin.training.ranks import device_of_job, is_first
+from coin.training.samples import draw
+from coin.training.trainers import check_swept, check_trainer, place_of, trainer_recipe
 
 MEMORY = Memory()  # shared by the jobs of a sweep
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line

@@ -11,13 +11,13 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from coin.artifacts import obtain_base, obtain_expert
-from coin.checkpoints import check_minutes
 from coin.cli import classes  # noqa: F401  a config's defaults are those of its class
-from coin.console import Problems, check_switches, one_line_errors, quiet, say
-from coin.ranks import device_of_job
-from coin.store import Store
-from coin.trainers import check_swept, check_trainer, place_of, trainer_recipe
+from coin.lab.artifacts import obtain_base, obtain_expert
+from coin.lab.console import Problems, check_switches, one_line_errors, quiet, say
+from coin.lab.store import Store
+from coin.training.checkpoints import check_minutes
+from coin.training.ranks import device_of_job
+from coin.training.trainers import check_swept, check_trainer, place_of, trainer_recipe
 
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 

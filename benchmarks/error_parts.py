@@ -19,14 +19,14 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from coin.artifacts import Expert, load_expert, obtain_base, obtain_expert
-from coin.console import one_line_errors, quiet
+from coin.lab.artifacts import Expert, load_expert, obtain_base, obtain_expert
+from coin.lab.console import one_line_errors, quiet
+from coin.lab.store import Store
 from coin.metrics import nda_compute, nda_update
-from coin.models import network_of
 from coin.parameters import load, trainable, weighted_sum
 from coin.report.tables import marked_down
-from coin.store import Store
-from coin.trainers import place_of, trainer_recipe
+from coin.training.models import network_of
+from coin.training.trainers import place_of, trainer_recipe
 
 
 def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:

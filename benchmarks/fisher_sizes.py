@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from coin.codes import Coin
-from coin.digests import digest_of
+from coin.lab.store import Artifact, Store
+from coin.problem.digests import digest_of
 from coin.report.tables import marked_down
-from coin.store import Artifact, Store
 
 GRID = tuple(Coin().grid)
 

@@ -20,7 +20,7 @@ import torchvision
 from coin.codes import Matched
 from coin.codes.lockstep import schedule_for
 from coin.codes.matched import Moved
-from coin.coding import Coding
+from coin.problem.coding import Coding
 
 
 def peak() -> float:

@@ -15,11 +15,11 @@ import lightning as L
 import torch
 import torch.nn.functional as F
 
-from coin.batch_norm import freeze_batch_norm
-from coin.console import quiet
-from coin.data.images import ImageData, Images
-from coin.expert import ExpertModule
-from coin.models import ResNet
+from coin.lab.console import quiet
+from coin.training.batch_norm import freeze_batch_norm
+from coin.training.data.images import ImageData, Images
+from coin.training.expert import ExpertModule
+from coin.training.models import ResNet
 
 
 class Synthetic(ImageData):

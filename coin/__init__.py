@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from coin import parameters
 from coin.codes import Code, Coin
-from coin.coding import Coding, as_batches
 from coin.decoders import Analytic, Answers, Decoder, Fitted
 from coin.decoding import decode
-from coin.features import WithFeatures
-from coin.tuning import Tuner
+from coin.problem.coding import Coding, as_batches
+from coin.problem.features import WithFeatures
+from coin.problem.tuning import Tuner
 
 __all__ = ["WithFeatures", "decode", "encode", "fit_decoder"]
 

@@ -28,7 +28,7 @@ def run_script(name: str, *args: str) -> Finished:
     GlobalHydra.instance().clear()
     out, err, code = io.StringIO(), io.StringIO(), 0
     argv, sys.argv = sys.argv, [str(ROOT / name), *args]
-    from coin import console
+    from coin.lab import console
 
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         console.console.file = out

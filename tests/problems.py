@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from coin.coding import Coding
+from coin.problem.coding import Coding
 
 
 def experts(count=2, seed=0, make=lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))):

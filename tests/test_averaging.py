@@ -3,8 +3,8 @@ import reference
 import torch
 from problems import coding, random_fishers
 
-from coin.averaging import Weighing, mean_of
 from coin.codes import Average, Coin, fisher_average
+from coin.codes.weighted import Weighing, mean_of
 
 
 @pytest.mark.parametrize("beta", [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])

@@ -9,11 +9,11 @@ from torch import nn
 import coin
 from coin import parameters
 from coin.codes import Average, Coin, CoinKfac, Matched, RegMean, TaskArithmetic
-from coin.codes.distillation import Distillation
-from coin.coding import Coding
 from coin.decoding import decode
 from coin.fisher import diagonal_fisher
-from coin.tuning import Tuner
+from coin.problem.coding import Coding
+from coin.problem.tuning import Tuner
+from coin.training.distillation import Distillation
 
 
 @pytest.mark.parametrize("code", [Coin(0.01), Average()])

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from coin.data import CIFAR10, MNIST, Digits, ImageFolder
-from coin.data.images import Batches
-from coin.samples import draw
+from coin.training.data import CIFAR10, MNIST, Digits, ImageFolder
+from coin.training.data.images import Batches
+from coin.training.samples import draw
 
 
 def test_digits_are_split_by_label_and_kept_in_memory():

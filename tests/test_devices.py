@@ -11,10 +11,10 @@ from coin.codes import Average, Coin, TaskArithmetic, fisher_average
 from coin.codes.layers import own_layers
 from coin.codes.matched import LeastMove, Moved
 from coin.codes.regmean import gram_matrices, scale_off_diagonal
-from coin.coding import Coding
 from coin.decoders import Analytic, Answers
 from coin.decoders.ridge import Correction, FittedRidge
 from coin.decoding import decode
+from coin.problem.coding import Coding
 
 
 @pytest.fixture

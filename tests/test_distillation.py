@@ -6,8 +6,8 @@ from torch import nn
 
 import coin
 from coin.codes import Average, Coin
-from coin.codes.distillation import Distillation
-from coin.tuning import Tuner
+from coin.problem.tuning import Tuner
+from coin.training.distillation import Distillation
 
 
 def test_distillation_learns_the_ensemble_and_leaves_a_history():

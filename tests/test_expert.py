@@ -2,14 +2,14 @@ import lightning as L
 import pytest
 import torch
 
-from coin.artifacts import obtain_base, obtain_expert
-from coin.batch_norm import batch_norms
-from coin.data import Digits
-from coin.expert import ExpertModule, FineTuning
-from coin.models import Small
-from coin.pretraining import Rotations
-from coin.store import Store
-from coin.trainers import trainer_recipe
+from coin.lab.artifacts import obtain_base, obtain_expert
+from coin.lab.store import Store
+from coin.training.batch_norm import batch_norms
+from coin.training.data import Digits
+from coin.training.expert import ExpertModule, FineTuning
+from coin.training.models import Small
+from coin.training.pretraining import Rotations
+from coin.training.trainers import trainer_recipe
 
 
 def make_trainer(**settings):

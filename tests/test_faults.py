@@ -11,9 +11,9 @@ from conftest import ROOT, run_script
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import bad_inputs, faults
-from coin.data import Digits
-from coin.data.images import Batches, ResumableLoader
-from coin.ranks import device_of_job
+from coin.training.data import Digits
+from coin.training.data.images import Batches, ResumableLoader
+from coin.training.ranks import device_of_job
 
 QUICK = ("hostile pickle", "damaged Fisher or outputs")  # the others take minutes
 

@@ -11,8 +11,8 @@ from test_fisher import relative_error
 from torch.utils.data import DataLoader, TensorDataset
 
 from coin.fisher import diagonal_fisher
-from coin.fisher_callback import FisherCallback
-from coin.prediction import Asking, Inputs
+from coin.training.fisher_callback import FisherCallback
+from coin.training.prediction import Asking, Inputs
 
 
 class Module(L.LightningModule):
@@ -81,7 +81,7 @@ import sys
 sys.path[:0] = [{tests!r}]
 import cases, lightning as L, torch
 from coin.fisher import Exact, Probes
-from coin.prediction import Asking, Inputs
+from coin.training.prediction import Asking, Inputs
 
 def make(**settings):
     return L.Trainer(accelerator="cpu", devices={ranks}, strategy="{strategy}", enable_progress_bar=False,

@@ -12,10 +12,10 @@ from coin.codes import Average, Coin, Matched
 from coin.codes.layers import own_layers
 from coin.codes.lockstep import schedule_for
 from coin.codes.matched import LeastMove, Moved, Targets, layer_outputs, match_layers
-from coin.coding import Coding
 from coin.decoders import Ridge
 from coin.parameters import load, trainable
-from coin.tuning import Tuner
+from coin.problem.coding import Coding
+from coin.problem.tuning import Tuner
 
 
 def least_move(x, y, strength, offset, part=7):

@@ -2,8 +2,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coin.batch_norm import batch_norms, freeze_batch_norm
-from coin.models import ResNet, Small
+from coin.training.batch_norm import batch_norms, freeze_batch_norm
+from coin.training.models import ResNet, Small
 
 
 def test_the_head_is_seeded_and_the_backbone_comes_from_the_file(tmp_path):

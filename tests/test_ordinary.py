@@ -9,11 +9,11 @@ from torch import nn
 
 import coin
 from coin.codes import Average, Coin, CoinKfac, Matched, RegMean, TaskArithmetic
-from coin.coding import Coding
 from coin.decoders import Ridge
 from coin.fisher import Probes
 from coin.metrics import agreement, coding_loss, divergence
 from coin.parameters import load, trainable
+from coin.problem.coding import Coding
 
 CODES = [Average(), Coin(0.01), CoinKfac(0.01), TaskArithmetic(0.5), RegMean(0.9), RegMean(0.9, convolutions=True)]
 CODES += [Matched(scale=1.0)]

@@ -9,10 +9,10 @@ from torch import nn
 
 import coin
 from coin.codes import Average, Coin, CoinKfac, Matched, RegMean, TaskArithmetic, fisher_average
-from coin.coding import Coding
 from coin.decoders import Answers, Ridge
 from coin.decoding import decode
 from coin.parameters import trainable, weighted_sum
+from coin.problem.coding import Coding
 
 HALVES = [torch.bfloat16, torch.float16]
 CODES = {

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from coin.data import Digits
-from coin.models import SmallResNet
-from coin.prediction import Asking, InputData, Inputs, Predictor
-from coin.samples import Samples
+from coin.training.data import Digits
+from coin.training.models import SmallResNet
+from coin.training.prediction import Asking, InputData, Inputs, Predictor
+from coin.training.samples import Samples
 
 CUDA = torch.device("cuda", 0)
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from conftest import ROOT
 
-from coin.ranks import device_of_job
-from coin.store import LONGEST, Store, shortened
+from coin.lab.store import LONGEST, Store, shortened
+from coin.training.ranks import device_of_job
 
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED", "COIN_RUN")
 
@@ -55,9 +55,9 @@ def test_independent_tasks_of_a_launcher_each_leave_their_results(launcher, task
 
 RANK = """
 import sys, time, torch
-from coin import ranks
-from coin.console import one_line_errors
-from coin.store import Store
+from coin.training import ranks
+from coin.lab.console import one_line_errors
+from coin.lab.store import Store
 rank, root = int(sys.argv[1]), sys.argv[2]
 
 def make(scratch):

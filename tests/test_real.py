@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from coin.data import CIFAR10, MNIST, FashionMNIST
-from coin.models import ResNet
+from coin.training.data import CIFAR10, MNIST, FashionMNIST
+from coin.training.models import ResNet
 
 ROOT = Path(os.environ.get("COIN_DATA", "data"))
 pytestmark = pytest.mark.real

@@ -11,10 +11,10 @@ import torch
 from problems import coding
 
 from coin.codes import Average, Code, Coin, CoinKfac, Matched, TaskArithmetic
-from coin.codes.distillation import Distillation
 from coin.fisher import Directions, Exact, Probes
-from coin.recipes import lasts, recipe_of
-from coin.tuning import Tuner
+from coin.problem.recipes import lasts, recipe_of
+from coin.problem.tuning import Tuner
+from coin.training.distillation import Distillation
 
 
 class Plain(Code):

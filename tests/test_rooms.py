@@ -1,47 +1,16 @@
-"""Lower rooms never import higher ones, and only the two scripts know Hydra."""
+"""A folder is a room: lower ones never import higher ones, and only the commands know Hydra."""
 
 import ast
 
 import pytest
 from conftest import ROOT
 
-ROOMS = {
-    1: ["parameters", "batch_norm"],
-    2: [
-        "fisher",
-        "averaging",
-        "decoding",
-        "decoders",
-        "features",
-        "digests",
-        "metrics",
-        "coding",
-        "recipes",
-        "codes",
-        "tuning",
-        "",
-    ],
-    3: [
-        "ranks",
-        "trainers",
-        "checkpoints",
-        "data",
-        "models",
-        "expert",
-        "pretraining",
-        "fisher_callback",
-        "prediction",
-        "samples",
-    ],
-    5: ["cli"],
-    4: ["presence", "console", "loggers", "memory", "store", "artifacts", "experiment", "report"],
-}
-ROOM = {name: room for room, names in ROOMS.items() for name in names}
-FILES = sorted((ROOT / "coin").rglob("*.py"))
+ROOMS = {"fisher": 2, "problem": 2, "codes": 2, "decoders": 2, "training": 3, "lab": 4, "report": 4, "cli": 5}
+FILES = sorted(path.relative_to(ROOT / "coin") for path in (ROOT / "coin").rglob("*.py"))
 
 
 def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse((ROOT / "coin" / path).read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -50,32 +19,40 @@ def imported(path):
                 yield from (f"coin.{alias.name}" for alias in node.names)
 
 
-def room_of(module: str) -> int:
-    if module == "coin.codes.distillation":
-        return 3  # it trains
-    return ROOM[module.split(".")[1] if "." in module else ""]
+def room(parts):
+    """Of a path or a module below coin: that of its folder, the first where it lies in none."""
+    return ROOMS[parts[0]] if len(parts) > 1 or parts[0] in ROOMS else 1
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [path for path in FILES if str(path) != "__init__.py"], ids=str)
 def test_a_file_imports_only_its_own_room_and_lower_ones(path):
-    relative = path.relative_to(ROOT / "coin")
-    own = ROOM[
-        "" if relative.name == "__init__.py" and len(relative.parts) == 1 else relative.parts[0].removesuffix(".py")
-    ]
-    if str(relative) == "codes/distillation.py":
-        own = 3  # it trains
+    own = room(path.parts)
     for module in imported(path):
-        assert own == 5 or not module.startswith(("hydra", "omegaconf")), module
-        if module.startswith("coin.") and module.split(".")[1] in ROOM:
-            assert room_of(module) <= own, f"{relative} (room {own}) imports {module} (room {room_of(module)})"
+        assert own == 5 or not module.startswith(("hydra", "omegaconf")), f"{path} knows Hydra: {module}"
+        if module.startswith("coin."):
+            other = room(module.split(".")[1:])
+            assert other <= own, f"{path} (room {own}) imports {module} (room {other})"
         if own == 1:
-            assert module.split(".")[0] in ("torch", "collections", "copy", "coin"), module
+            assert not module.startswith(("lightning", "torchvision", "wandb")), module
+
+
+def test_every_folder_is_a_room():
+    assert {path.parts[0] for path in FILES if len(path.parts) > 1} == set(ROOMS)
 
 
 def test_codes_do_not_import_one_another():
-    shared = {"__init__", "code", "layers", "lockstep"}  # what several need is a file named for what it is
-    codes = {p.stem for p in (ROOT / "coin" / "codes").glob("*.py")} - shared
-    for path in (ROOT / "coin" / "codes").glob("*.py"):
-        if path.stem != "__init__":
+    shared = {"__init__", "code", "layers", "lockstep", "weighted"}  # what several need is a file named for what it is
+    codes = {path.stem for path in FILES if path.parts[0] == "codes"} - shared
+    for path in FILES:
+        if path.parts[0] == "codes" and path.stem in codes:
             others = {f"coin.codes.{name}" for name in codes - {path.stem}}
             assert not others & set(imported(path)), path
+
+
+def test_no_two_names_in_one_folder_differ_by_an_ending():
+    for folder in {path.parent for path in FILES}:
+        names = sorted({path.stem for path in FILES if path.parent == folder} - {"__init__", "__main__"})
+        for i, name in enumerate(names):
+            for other in names[i + 1 :]:
+                stem = name.rstrip("s").removesuffix("ing").removesuffix("e")
+                assert other.removesuffix("s").removesuffix("ing").removesuffix("e") != stem, (folder, name, other)

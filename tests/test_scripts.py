@@ -13,7 +13,7 @@ from hydra.errors import ConfigCompositionException
 from safetensors.torch import load_file, save_file
 from wandb.proto.wandb_internal_pb2 import Record
 
-from coin.console import message
+from coin.lab.console import message
 
 EXPERT_KEYS = {"name", "accuracy", "decoded_accuracy", "nda"}
 

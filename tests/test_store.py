@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from coin.store import Store
+from coin.lab.store import Store
 
 
 def made(value=1.0):
@@ -116,7 +116,7 @@ def test_ranks_of_a_run_name_it_alike_and_runs_differently():
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith(("COIN_RUN", "SLURM", "MASTER", "TORCHEL"))
         }
-        code = "from coin.ranks import run_name; print(run_name(), run_name())"
+        code = "from coin.training.ranks import run_name; print(run_name(), run_name())"
         done = subprocess.run([sys.executable, "-c", code], env=inherited | environment, capture_output=True, text=True)
         first, second = done.stdout.split()
         assert first == second

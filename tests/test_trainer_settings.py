@@ -13,8 +13,8 @@ from conftest import run_script
 from safetensors.torch import load_file
 from test_configs import composed
 
-from coin import ranks
-from coin.trainers import check_trainer, place_of, trainer_recipe
+from coin.training import ranks
+from coin.training.trainers import check_trainer, place_of, trainer_recipe
 
 
 @pytest.fixture(autouse=True)

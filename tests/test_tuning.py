@@ -5,7 +5,7 @@ from problems import coding
 from torch import nn
 
 from coin.codes import Coin
-from coin.tuning import Tuner
+from coin.problem.tuning import Tuner
 
 
 def test_tuning_picks_the_best_and_breaks_ties_by_the_coding_loss():

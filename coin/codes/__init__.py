@@ -1,9 +1,8 @@
 """Codes: each makes a coded network's weights from the experts' own, one file each.
 
-`coin.codes.distillation` needs Lightning, so it is imported by its own name.
+`coin.training.distillation` needs Lightning, so it is imported by its own name.
 """
 
-from coin.averaging import fisher_average
 from coin.codes.average import Average
 from coin.codes.code import Code
 from coin.codes.coin import Coin
@@ -11,5 +10,6 @@ from coin.codes.kfac import CoinKfac
 from coin.codes.matched import Matched
 from coin.codes.regmean import RegMean
 from coin.codes.task_arithmetic import TaskArithmetic
+from coin.codes.weighted import fisher_average
 
 __all__ = ["Average", "Code", "Coin", "CoinKfac", "Matched", "RegMean", "TaskArithmetic", "fisher_average"]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from coin.codes.code import Code
-from coin.coding import Coding
 from coin.parameters import Parameters, weighted_sum
+from coin.problem.coding import Coding
 
 
 @dataclass

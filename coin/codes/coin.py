@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from coin.averaging import Weighing, fisher_average, mean_of
-from coin.codes.code import FisherCode
-from coin.coding import Coding
+from coin.codes.weighted import FisherCode, Weighing, fisher_average, mean_of
 from coin.parameters import Parameters
+from coin.problem.coding import Coding
 
 
 @dataclass

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from coin.averaging import fisher_average, mean_of
-from coin.codes.code import FisherCode
 from coin.codes.layers import Layer, gram_of, made_of, own_layers, watched
-from coin.coding import Coding
+from coin.codes.weighted import FisherCode, fisher_average, mean_of
 from coin.fisher import Directions, Exact
 from coin.parameters import Parameters
-from coin.recipes import recipe_of
+from coin.problem.coding import Coding
+from coin.problem.recipes import recipe_of
 
 
 @dataclass

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from coin.codes.code import Code, check_positive, choices
 from coin.codes.layers import Layer, made_of, own_layers, parts_of, single, watched
 from coin.codes.lockstep import Schedule, in_lockstep, schedule_for
-from coin.coding import Coding
 from coin.parameters import Parameters, load, trainable, weighted_sum
+from coin.problem.coding import Coding
 
 
 @dataclass

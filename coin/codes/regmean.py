@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from coin.codes.code import Code, choices, values_of
 from coin.codes.layers import Layer, gram_of, own_layers, watched
-from coin.coding import Coding
 from coin.parameters import Parameters, weighted_sum
+from coin.problem.coding import Coding
 
 
 @dataclass

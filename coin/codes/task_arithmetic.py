@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coin.codes.code import Code, check_positive, choices
-from coin.coding import Coding
 from coin.parameters import Parameters, weighted_sum
+from coin.problem.coding import Coding
 
 
 @dataclass

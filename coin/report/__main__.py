@@ -6,7 +6,7 @@ python -m coin.report results/PAGE                     a report for each NAME, a
 import argparse
 from pathlib import Path
 
-from coin.console import console, one_line_errors
+from coin.lab.console import console, one_line_errors
 from coin.report.quotes import fill
 from coin.report.runs import pack
 from coin.report.write import comparisons, write_all, write_report

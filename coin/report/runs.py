@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from coin.ranks import is_first
+from coin.training.ranks import is_first
 
 # Overrides that tell neither one setting from another nor belong in a table.
 IGNORED = {"seed", "experiment", "code", "decoder", "store", "sweeps", "data.root", "logger", "save_coded",

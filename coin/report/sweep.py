@@ -12,8 +12,8 @@ from typing import Any
 
 import wandb
 
-from coin.console import console, is_user_error, message
-from coin.loggers import wandb_logger
+from coin.lab.console import console, is_user_error, message
+from coin.lab.loggers import wandb_logger
 from coin.parameters import listing
 from coin.report.runs import write_results
 from coin.report.write import write_report

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TypeVar
 
-from coin.ranks import is_first, run_name
+from coin.training.ranks import is_first, run_name
 
 T = TypeVar("T")
 _held: dict[Path, IO] = {}  # until the process ends

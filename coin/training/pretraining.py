@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from coin.data.images import Batch, ImageData
+from coin.training.data.images import Batch, ImageData
 
 TURNS = 4
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from coin.presence import Deserted
-from coin.ranks import is_first
+from coin.lab.presence import Deserted
+from coin.training.ranks import is_first
 
 console = Console(highlight=False, soft_wrap=True)
 USER_ERROR, SHORTAGE = 2, 1  # exit codes: the input is bad; the machine ran out of something, or a process died

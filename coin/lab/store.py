@@ -25,8 +25,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from coin.presence import Presence
-from coin.ranks import is_distributed, is_first, run_name
+from coin.lab.presence import Presence
+from coin.training.ranks import is_distributed, is_first, run_name
 
 Made = tuple[Mapping[str, Tensor], dict]  # tensors, and facts about them such as an accuracy
 

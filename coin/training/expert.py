@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
-from coin.batch_norm import batch_norms, freeze_batch_norm
-from coin.data.images import Batch
+from coin.training.batch_norm import batch_norms, freeze_batch_norm
+from coin.training.data.images import Batch
 
 
 @dataclass

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from coin import parameters
 from coin.decoders import Analytic, Answers, Decoder
-from coin.features import WithFeatures
 from coin.fisher import Directions, Exact, diagonal_fisher
 from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
-from coin.recipes import recipe_of
+from coin.problem.features import WithFeatures
+from coin.problem.recipes import recipe_of
 
 Remember = Callable[[str, Sequence[int], dict, Callable[[], Parameters]], Parameters]
 

@@ -9,8 +9,8 @@ import wandb
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.loggers.logger import DummyLogger
 
-from coin.console import console
-from coin.ranks import is_first
+from coin.lab.console import console
+from coin.training.ranks import is_first
 
 
 class WandbRun(WandbLogger):

@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from coin import parameters
-from coin.batch_norm import batch_norms
 from coin.codes.code import Code
-from coin.coding import Coding
-from coin.data.images import Batches, Images
 from coin.decoders import Analytic
-from coin.digests import digest_of
 from coin.parameters import Parameters, weighted_sum
-from coin.trainers import Trainers
-from coin.tuning import Tuner
+from coin.problem.coding import Coding
+from coin.problem.digests import digest_of
+from coin.problem.tuning import Tuner
+from coin.training.batch_norm import batch_norms
+from coin.training.data.images import Batches, Images
+from coin.training.trainers import Trainers
 
 
 @dataclass

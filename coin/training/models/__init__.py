@@ -1,13 +1,13 @@
 """Networks and the foundation models experts start from."""
 
-from coin.models.foundation import (
+from coin.training.models.foundation import (
     Model,
     ResNet,
     Small,
     network_of,
     read_state_dict,
 )
-from coin.models.small_resnet import SmallResNet
+from coin.training.models.small_resnet import SmallResNet
 
 __all__ = [
     "Model",

@@ -1,8 +1,8 @@
 """Which process of a distributed run this is, and which device is its own.
 
 Launchers number their tasks (RANK, SLURM_PROCID, …) whether or not these work together, so the environment's number
-counts only where the Trainer's strategy is a distributed one, which `coin.trainers.check_trainer` finds out and settles
-here. Until then, and without a Trainer, a process is the first and only one of its own run.
+counts only where the Trainer's strategy is a distributed one, which `check_trainer` finds out and settles here. Until
+then, and without a Trainer, a process is the first and only one of its own run.
 """
 
 import hashlib

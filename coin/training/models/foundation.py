@@ -1,7 +1,7 @@
 """Foundation models θ_0: an architecture, where its weights come from, and a freshly initialised, seeded head.
 
 A model config is one of these dataclasses; `weights` is `none` (seeded initialisation), `imagenet` (torchvision's
-own weights), `rotations` (pre-trained here, see `coin.pretraining`) or the path of a state dict.
+own weights), `rotations` (pre-trained here, see `coin.training.pretraining`) or the path of a state dict.
 """
 
 import abc
@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from coin import parameters
-from coin.batch_norm import freeze_batch_norm
-from coin.models.small_resnet import SmallResNet
+from coin.training.batch_norm import freeze_batch_norm
+from coin.training.models.small_resnet import SmallResNet
 
 
 @dataclass

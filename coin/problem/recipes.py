@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coin.digests import digest_of
+from coin.problem.digests import digest_of
 
 LOCAL: dict[type, int] = {}  # classes that are made inside functions, numbered: two of them may have one name
 

@@ -1,13 +1,17 @@
-"""The Fisher-weighted average, COIN's closed form, and how Fishers of different sizes are weighed against λ."""
+"""Codes that weigh by Fishers: the closed form, how Fishers of different sizes are weighed, and what is tuned."""
 
+import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from coin.parameters import Parameters
+from coin.codes.code import Code, check_positive, choices
+from coin.fisher import Directions, Exact
+from coin.parameters import Parameters, weighted_sum
+from coin.problem.coding import Coding
 
 CHUNK = 1 << 16  # floats: two buffers and a slice of each operand stay in a core's cache
 
@@ -97,3 +101,40 @@ class Weighing:
 def mean_of(fisher: Mapping[str, Tensor]) -> dict[str, float]:
     """The mean of each tensor; double, since float32 sums of millions of tiny numbers drift."""
     return {name: float(f.double().mean()) for name, f in fisher.items()}
+
+
+@dataclass
+class FisherCode(Code):
+    """What all codes that weigh by Fishers have in common: a damping λ, how Fishers are weighed, and a scale.
+
+    With a `scale` s other than 1 (None: tuned jointly with λ) the code is θ_0 + s (θ_c − θ_0). `balance` and `relative`
+    are Weighing's.
+    """
+
+    damping: float | None = None
+    grid: Sequence[float] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    scale: float | None = 1.0
+    scales: Sequence[float] = (1.0, 1.5, 2.0, 2.5, 3.0)
+    balance: Literal["none", "network", "layer"] = "none"
+    relative: bool = False
+    fisher: Directions = field(default_factory=Exact)
+    weighing: Weighing = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_positive("damping", self.damping, self.grid)
+        check_positive("scale", self.scale, self.scales)
+        self.weighing = Weighing(self.balance, self.relative)
+
+    def candidates(self) -> list[dict]:
+        damped = choices("damping", self.damping, self.grid)
+        if self.scale == 1:
+            return damped
+        return [{**d, **s} for d in damped for s in choices("scale", self.scale, self.scales)]
+
+    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+        coded, s = self.solution(coding, hyperparameters["damping"]), hyperparameters.get("scale", 1.0)
+        return coded if s == 1 else weighted_sum([coded, coding.base_params], [s, 1 - s])
+
+    @abc.abstractmethod
+    def solution(self, coding: Coding, damping: float) -> Parameters:
+        """θ_c for this λ, before it is scaled."""

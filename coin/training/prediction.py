@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from coin.data.images import Batches
 from coin.fisher import Directions
-from coin.fisher_callback import FisherCallback
 from coin.metrics import check_outputs
 from coin.parameters import Parameters
-from coin.trainers import MakeTrainer
+from coin.training.data.images import Batches
+from coin.training.fisher_callback import FisherCallback
+from coin.training.trainers import MakeTrainer
 
 
 class Inputs(Dataset):

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 
 from coin.codes.code import Code
-from coin.coding import Coding, Score
 from coin.decoders import Answers, Fitted
 from coin.parameters import Parameters
+from coin.problem.coding import Coding, Score
 
 CRITERIA = ("nda", "coding_loss", "divergence")
 

@@ -10,15 +10,15 @@ import lightning as L
 from torch import nn
 
 from coin import parameters
-from coin.batch_norm import freeze_batch_norm
-from coin.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
-from coin.data.images import ImageData
-from coin.digests import digest_of
-from coin.expert import ExpertModule, FineTuning
-from coin.models import Model, network_of, read_state_dict
-from coin.pretraining import TURNS, RotationModule, Rotations
-from coin.store import Artifact, Made, Store, shortened
-from coin.trainers import MakeTrainer, one_device
+from coin.lab.store import Artifact, Made, Store, shortened
+from coin.problem.digests import digest_of
+from coin.training.batch_norm import freeze_batch_norm
+from coin.training.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
+from coin.training.data.images import ImageData
+from coin.training.expert import ExpertModule, FineTuning
+from coin.training.models import Model, network_of, read_state_dict
+from coin.training.pretraining import TURNS, RotationModule, Rotations
+from coin.training.trainers import MakeTrainer, one_device
 
 
 @dataclass

@@ -11,23 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from coin import metrics
-from coin.artifacts import Expert
 from coin.codes.code import Code
-from coin.coding import Coding
-from coin.data.images import ImageData
 from coin.decoders import Decoder, Fitted
 from coin.decoding import decode
-from coin.digests import digest_of
-from coin.features import WithFeatures
 from coin.fisher import Directions
-from coin.memory import Memory
+from coin.lab.artifacts import Expert
+from coin.lab.memory import Memory
+from coin.lab.store import Made, Store
 from coin.parameters import Parameters, check_alike, size_of, trainable
-from coin.prediction import Asking, Inputs
-from coin.recipes import lasts
-from coin.samples import Samples
-from coin.store import Made, Store
-from coin.trainers import MakeTrainer
-from coin.tuning import Tuned, Tuner
+from coin.problem.coding import Coding
+from coin.problem.digests import digest_of
+from coin.problem.features import WithFeatures
+from coin.problem.recipes import lasts
+from coin.problem.tuning import Tuned, Tuner
+from coin.training.data.images import ImageData
+from coin.training.prediction import Asking, Inputs
+from coin.training.samples import Samples
+from coin.training.trainers import MakeTrainer
 
 # What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
 # computed gives it the next version, so that what the old way made is not taken for what the new one makes.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coin.data.images import ImageData
+from coin.training.data.images import ImageData
 
 
 @dataclass

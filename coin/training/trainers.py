@@ -13,7 +13,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ParallelStrategy, SingleDeviceStrategy
 
-from coin import ranks
+from coin.training import ranks
 
 MakeTrainer = Callable[..., L.Trainer]
 SET_ELSEWHERE = {
@@ -87,7 +87,7 @@ def trial(settings: Mapping[str, Any], **more: Any) -> L.Trainer:
 def check_trainer(make_trainer: partial) -> Trainers:
     """The Trainers of a config; refuses, before anything is begun, what Lightning or this machine cannot do.
 
-    From here on the process is a rank of a distributed run, or a run of its own (see `coin.ranks`).
+    From here on the process is a rank of a distributed run, or a run of its own (see `coin.training.ranks`).
     """
     settings = plain(make_trainer.keywords)
     unknown = [name for name in settings if name not in ARGUMENTS]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS
 from torchvision.transforms.functional import center_crop, pil_to_tensor, resize
 
-from coin.data.images import ImageData, Images
+from coin.training.data.images import ImageData, Images
 
 
 class ImageFolder(ImageData):

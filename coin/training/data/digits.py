@@ -3,7 +3,7 @@
 import torch
 from sklearn.datasets import load_digits
 
-from coin.data.images import ImageData, Images
+from coin.training.data.images import ImageData, Images
 
 
 class Digits(ImageData):

@@ -8,7 +8,7 @@ import torch
 import torchvision
 from torch import Tensor
 
-from coin.data.images import ImageData, Images
+from coin.training.data.images import ImageData, Images
 
 
 class Downloaded(ImageData):
