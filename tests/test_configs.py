@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from coin.cli.classes import CONF, arguments, classes_in
+from coin.cli.configs import CONF, arguments, classes_in
 from coin.problem.recipes import recipe_of
 
 GROUPED = sorted(p.relative_to(CONF) for p in CONF.rglob("*.yaml") if p.parent != CONF and "hydra" not in p.parts)

@@ -1,4 +1,6 @@
-"""A config's defaults are those of the class it is for: they stand in its constructor, and in no YAML file.
+"""Where configs and sweeps are, and what Hydra is told of them beside the files in conf/.
+
+A config's defaults are those of the class it is for: they stand in its constructor, and in no YAML file.
 
     defaults: [/hydra/class@_here_: coin.codes.Coin]    # all arguments of Coin with their defaults, to be overridden
 
@@ -15,17 +17,27 @@ from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING
+from omegaconf import MISSING, OmegaConf
 
-CONF = Path(__file__).parents[2] / "conf"
+
+def folder(name: str) -> Path:
+    """Beside the other packages in a wheel, at the top of the project in a checkout."""
+    inside, above = (Path(__file__).parents[i] / name for i in (1, 2))
+    return inside if inside.is_dir() else above
+
+
+CONF, SWEEPS = folder("conf"), folder("sweeps")
 GROUP = "hydra/class"
 
 
-def register(conf: Path = CONF) -> None:
-    """Gives Hydra a config for every class that a file below `conf` names."""
-    for path in sorted(conf.rglob("*.yaml")):
+def register() -> None:
+    """Gives Hydra a config for every class that a file in conf/ names, and the sweeps as a group of their own."""
+    store = ConfigStore.instance()
+    for path in sorted(CONF.rglob("*.yaml")):
         for name in classes_in(path):
-            ConfigStore.instance().store(group=GROUP, name=name, node={"_target_": name, **arguments(name)})
+            store.store(group=GROUP, name=name, node={"_target_": name, **arguments(name)})
+    for path in sorted(SWEEPS.glob("*.yaml")):
+        store.store(group="sweeps", name=path.stem, node=OmegaConf.load(path), package="_global_")
 
 
 def classes_in(path: Path) -> Iterator[str]:
