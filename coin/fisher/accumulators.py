@@ -7,6 +7,7 @@ and lookups of several uses are joined along their positions, element-wise uses 
 
 import abc
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,10 +25,14 @@ class Watch:
 
     samples: list[int]
     coefficients: Tensor = field(default_factory=lambda: torch.zeros(0))  # of the present direction, one a witness
+    seconds: float = 0.0
 
     def weighed(self, rows: Tensor) -> Tensor:
         """(witnesses, …)"""
-        return rows[self.samples] * self.coefficients.to(rows).view(-1, *[1] * (rows.ndim - 1))
+        start = time.perf_counter()
+        weighed = rows[self.samples] * self.coefficients.to(rows).view(-1, *[1] * (rows.ndim - 1))
+        self.seconds += time.perf_counter() - start
+        return weighed
 
 
 class Accumulator(abc.ABC):
@@ -96,11 +101,12 @@ class Products(Accumulator):
 
     def witnessed(self) -> tuple[Tensor, float]:
         assert self.watched is not None, "add() comes first"
-        inputs = self.inputs(watched=True)
-        squares = (Pairs if self.in_pairs(self.watched, 1) else Direct)(lambda: inputs)
-        squares.add(self.watched)
-        bound = inputs.square().sum((1, 2, 3)) @ self.watched.square().sum((1, 2, 3))
-        return self.rules[0].to_param(squares.result()), float(bound)
+        inputs, signal = self.inputs(watched=True), self.watched
+        # the other way round, so that the result lies in memory as autograd's gradient does
+        squares = (Pairs if self.in_pairs(signal, 1) else Direct)(lambda: signal)
+        squares.add(inputs)
+        bound = inputs.square().sum((1, 2, 3)) @ signal.square().sum((1, 2, 3))
+        return self.rules[0].to_param(squares.result().transpose(1, 2)), float(bound)
 
 
 class Elementwises(Accumulator):

@@ -48,9 +48,10 @@ class DiagonalFisher:
         self.plan: Plan | None = None  # the present one
 
     def update(self, inputs: Tensor) -> None:
-        if not isinstance(inputs, Tensor):
+        if not isinstance(inputs, Tensor) or not inputs.ndim:
+            got = "a single number" if isinstance(inputs, Tensor) else type(inputs).__name__
             raise ValueError(
-                f"a batch is {type(inputs).__name__}, expected a tensor of inputs; "
+                f"a batch is {got}, expected a tensor of inputs, samples first; "
                 "leave the labels out: diagonal_fisher(network, (x for x, _ in loader))"
             )
         if not len(inputs):
@@ -132,7 +133,7 @@ class DiagonalFisher:
             verdicts = witnesses.compare(accumulators, witnesses.squares(self.network, treated, inputs))
             plan.judge(verdicts, len(chosen))
             accumulators = {name: kept for name, kept in accumulators.items() if name in plan.layouts}
-            self.planning += time.perf_counter() - start
+            self.planning += time.perf_counter() - start + witnesses.watch.seconds
         while accumulators:  # frees each one's memory before the next makes its own
             accumulators.popitem()[1].finish()
         if weight != 1:

@@ -154,7 +154,7 @@ class Planner:
                 sets.append(found)
             options[name] = sets if all(sets) else [set() for _ in sets]
         if whole:
-            return narrowed(options, graph, outputs, graph)
+            options = narrowed(options, graph, outputs, graph)
         for probes in PROBE_SIZES:
             if all(len(option) <= 1 for sets in options.values() for option in sets):
                 break

@@ -37,8 +37,9 @@ class Witnesses:
             alone = network(inputs[sample : sample + 1])
             check_independent(alone, self.outputs[at : at + 1], self.scale)
             wanted, direction = list(params.values()), self.direction[at : at + 1].to(alone)
-            gradients = torch.autograd.grad(alone, wanted, direction, allow_unused=True)
-            for (name, param), gradient in zip(params.items(), gradients, strict=True):
+            gradients = list(torch.autograd.grad(alone, wanted, direction, allow_unused=True))
+            for name, param in reversed(list(params.items())):
+                gradient = gradients.pop()  # frees its memory for the next
                 gradient = torch.zeros_like(param) if gradient is None else gradient  # two may share one memory
                 gradient = gradient.to(torch.promote_types(param.dtype, torch.float32))
                 totals[name] = totals[name].addcmul_(gradient, gradient) if name in totals else gradient.square()
