@@ -113,20 +113,23 @@ def test_rows_that_move_with_the_data_while_no_shape_changes(name, later):
 
 
 class Sequence(nn.Module):
-    """Sequence first, of any length, read at one end."""
+    """Sequence first, of any length, in one dimension or two."""
 
-    def __init__(self):
+    def __init__(self, flat):
         super().__init__()
-        self.first, self.second, self.fc = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.first, self.second, self.fc, self.flat = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 3), flat
 
     def forward(self, x):
-        return self.fc(self.second(torch.tanh(self.first(x.transpose(0, 1))))[-1])
+        steps = x.transpose(0, 1)
+        y = self.second(torch.tanh(self.first(steps.reshape(-1, 5) if self.flat else steps)))
+        return self.fc(y.view(*steps.shape[:2], 6).mean(0))
 
 
 @pytest.mark.parametrize("lengths", [(1, 6), (6, 1), (4, 1, 6, 4), (2, 3)])
-def test_batches_of_other_lengths(lengths):
+@pytest.mark.parametrize("flat", [True, False])
+def test_batches_of_other_lengths(lengths, flat):
     torch.manual_seed(0)
-    network = Sequence().double()
+    network = Sequence(flat).double()
     for samples in (1, 2, 4, 6):
         batches = [torch.randn(samples, length, 5, dtype=torch.float64) for length in lengths]
         general, error = general_and_error(network, batches)
