@@ -167,6 +167,33 @@ def test_a_wrong_layout_is_found_by_its_squares():
     assert relative_error(fisher.compute(), truth) < 1e-9
 
 
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+class Own(nn.Module):
+    """Frames first, with an operation of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.fc(Double.apply(self.body(x.permute(1, 0, 2, 3)))[0].mean(1))
+
+
+def test_operations_of_ones_own():
+    torch.manual_seed(0)
+    general, error = general_and_error(Own().double(), [torch.randn(n, 3, 4, 5).double() for n in (5, 1, 6)])
+    assert error < 1e-9 and not general
+
+
 def test_a_gradient_that_cancels_is_no_disagreement():
     """The bias of attention's keys has a gradient of rounding errors only, in a batch others than alone."""
 
@@ -338,6 +365,15 @@ class MixesSamples(nn.Module):
         return self.fc(x - x.mean(0))
 
 
+class MixesAndNoRuleKnows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.eye(3))
+
+    def forward(self, x):
+        return (x - x.mean(0)) @ torch.linalg.matrix_exp(self.matrix)
+
+
 class Noisy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -367,6 +403,7 @@ class Tuple(nn.Linear):
         (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).train(), r"1 is BatchNorm in train mode.*\.eval\(\)"),
         (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), r"1 has active dropout \(0\.5\)"),
         (MixesSamples(), "differently alone than in a batch"),
+        (MixesAndNoRuleKnows(), "differently alone than in a batch"),
         (Noisy(), "draws random numbers"),
         (Checkpointed(), "activation checkpointing"),
         (Tuple(3, 3), "returns tuple"),

@@ -16,7 +16,7 @@ from coin.fisher.graph import Graph, Node, read_graph
 from coin.fisher.plan import Growth, Plan, Planner, measure_growth, outputs_of
 from coin.fisher.rules import rules_for
 from coin.fisher.signals import Signals
-from coin.fisher.witnesses import Witnesses
+from coin.fisher.witnesses import Witnesses, check_independent
 
 MOST_AT_ONCE = 100  # samples: more make nothing faster
 
@@ -85,7 +85,7 @@ class DiagonalFisher:
         self.planning += time.perf_counter() - start
         self.accumulate_by_rules(inputs, outputs, graph, self.plan)
         if self.plan.general:
-            self.accumulate_generally(inputs, self.plan.general)
+            self.accumulate_generally(inputs, outputs, self.plan.general)
         self.parts += 1
 
     def accumulate_by_rules(self, inputs: Tensor, outputs: Tensor, graph: Graph, plan: Plan) -> None:
@@ -140,11 +140,13 @@ class DiagonalFisher:
             for name in plan.layouts:
                 self.sums[name].add_(totals[name], alpha=weight)
 
-    def accumulate_generally(self, inputs: Tensor, names: list[str]) -> None:
+    def accumulate_generally(self, inputs: Tensor, batched: Tensor, names: list[str]) -> None:
         """The general path: one sample at a time, any parameter of any network that autograd can treat."""
         params = [self.params[name] for name in names]
-        for sample in inputs.split(1):
+        scale = float(batched.detach().abs().max())
+        for sample, answer in zip(inputs.split(1), batched.detach().split(1), strict=True):
             outputs = outputs_of(self.network, sample)
+            check_independent(outputs.detach(), answer, scale)
             weight = self.directions.weight(outputs.shape[1])
             for direction in self.directions.of(sample, outputs):
                 found = torch.autograd.grad(outputs, params, direction, retain_graph=True, allow_unused=True)

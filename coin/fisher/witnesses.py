@@ -35,7 +35,7 @@ class Witnesses:
         totals: dict[str, Tensor] = {}
         for at, sample in enumerate(self.watch.samples):
             alone = network(inputs[sample : sample + 1])
-            check_independent(alone, self.outputs[at : at + 1], self.scale)
+            check_independent(alone.detach(), self.outputs[at : at + 1], self.scale)
             wanted, direction = list(params.values()), self.direction[at : at + 1].to(alone)
             gradients = list(torch.autograd.grad(alone, wanted, direction, allow_unused=True))
             for name, param in reversed(list(params.items())):
