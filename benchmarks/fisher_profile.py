@@ -45,7 +45,11 @@ def main() -> None:
         count, n, g, o = squares.signal.shape
         return 2.0 * count * n * g * o * squares.make_inputs().shape[3]
 
-    watch(diagonal, "make_plan", lambda *a: "plan: probe the layouts, verify against autograd")
+    watch(diagonal, "measure_growth", lambda *a: "plan: how tensors grow with the samples")
+    watch(diagonal, "read_graph", lambda *a: "plan: read the graph")
+    watch(diagonal.Planner, "plan", lambda *a: "plan: layouts")
+    watch(diagonal.Witnesses, "squares", lambda *a: "plan: the witnesses alone, by autograd")
+    watch(diagonal.Witnesses, "compare", lambda *a: "plan: their squares by the rules, compared")
     watch(diagonal, "outputs_of", lambda *a: "forward")
     watch(diagonal.Signals, "run", lambda *a: "backward passes, with all that is done as gradients arrive")
     watch(Direct, "add", lambda s, g: f"- direct, {g.shape[1]} positions", direct_work)

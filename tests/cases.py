@@ -1,4 +1,5 @@
-"""Networks with every kind of parameter the Fisher treats: name -> function of a seed to (network, inputs)."""
+"""Networks with every kind of parameter the Fisher treats: name -> function of a seed to (network, inputs); and below,
+networks that are meant to mislead it about which rows belong to which sample."""
 
 import torch
 import torch.nn.functional as F
@@ -195,3 +196,221 @@ def make(name, seed=0, dtype=torch.float64):
         network, inputs = CASES[name](seed)
     inputs = inputs.to(dtype) if inputs.is_floating_point() else inputs
     return network.to(dtype).eval(), inputs
+
+
+class Rearranged(nn.Module):
+    """Lays its inputs (samples, 3 frames, 4 tokens, 5) out in another way, treats them row by row, and comes `back` to
+    (samples, 6)."""
+
+    def __init__(self, there, back):
+        super().__init__()
+        self.there, self.back = there, back
+        self.first, self.norm, self.second = nn.Linear(5, 6), nn.LayerNorm(6), nn.Linear(6, 6, bias=False)
+        self.scale, self.head = nn.Parameter(torch.rand(6)), nn.Linear(6, 3)
+
+    def forward(self, x):
+        y = self.second(torch.tanh(self.norm(self.first(self.there(x))))) * self.scale
+        return self.head(self.back(y, x))
+
+
+def frame_per_output(y, x):
+    return torch.cat([y[frame, ..., 2 * frame : 2 * frame + 2].mean(1) for frame in range(3)], -1)
+
+
+def shuffled_frames(y, undo):
+    """Each frame's samples in another order."""
+    return torch.stack([y[:, 0], y[:, 1].roll(-1 if undo else 1, 0), y[:, 2].flip(0)], 1)
+
+
+def ranks(x):
+    """An order of the samples that their contents decide."""
+    return x[:, 0, 0, 0].argsort()
+
+
+def mask(x):
+    return x.flatten(1, 2)[..., 0] > 0
+
+
+def unpack(y, x):
+    out = y.new_zeros(len(x), 12, 6)
+    out[mask(x)] = y
+    return out.sum(1)
+
+
+def dispatch(x):
+    """A matrix that puts tokens of a positive gate first, as mixtures of experts fill their slots."""
+    return torch.eye(12 * len(x), dtype=x.dtype)[(~mask(x)).flatten().int().argsort(stable=True)]
+
+
+def put(y, x):
+    out = torch.zeros_like(y)
+    return out.index_copy(0, ranks(x), y).mean((1, 2))
+
+
+def table(y, x):
+    return F.embedding(ranks(x).argsort(), y.flatten(1)).view_as(y)
+
+
+ROWS = {
+    # (there, back)
+    "frames first, reads the first": (lambda x: x.permute(1, 0, 2, 3), lambda y, x: y[0].mean(1)),
+    "frames first, reads the last": (lambda x: x.permute(1, 0, 2, 3), lambda y, x: y[-1].mean(1)),
+    "frames first, reads one token": (lambda x: x.permute(1, 0, 2, 3), lambda y, x: y[0, :, 0]),
+    "frames first, reads all": (lambda x: x.permute(1, 0, 2, 3), lambda y, x: y.mean((0, 2))),
+    "frames first, reads the largest": (lambda x: x.permute(1, 0, 2, 3), lambda y, x: y.amax((0, 2))),
+    "frames first, a frame an output": (lambda x: x.permute(1, 0, 2, 3), frame_per_output),
+    "frames first, one dimension": (
+        lambda x: x.permute(1, 0, 2, 3).reshape(-1, 5), lambda y, x: y.view(3, len(x), 4, 6)[0].mean(1)
+    ),
+    "frames first, gated": (
+        lambda x: x.permute(1, 0, 2, 3), lambda y, x: (y * (x.permute(1, 0, 2, 3)[..., :1] > 1)).sum((0, 2))
+    ),
+    "samples in the middle of five": (
+        lambda x: x.permute(2, 0, 1, 3).reshape(2, 2, len(x), 3, 5).transpose(0, 1), lambda y, x: y[0, 1].mean(1)
+    ),
+    "tokens first, reads the last": (lambda x: x.permute(2, 0, 1, 3), lambda y, x: y[-1].mean(1)),
+    "samples last, reads the first": (lambda x: x.permute(1, 2, 0, 3), lambda y, x: y[0, 0]),
+    "samples last, rows of one": (lambda x: x.permute(1, 2, 0, 3).reshape(-1, 5), lambda y, x: y[: len(x)]),
+    "samples first, reads one": (lambda x: x, lambda y, x: y[:, 1, 2]),
+    "flipped": (lambda x: x.flip(0), lambda y, x: y.flip(0).mean((1, 2))),
+    "rolled": (lambda x: x.roll(1, 0), lambda y, x: y.roll(-1, 0).mean((1, 2))),
+    "frames shuffled apart": (lambda x: shuffled_frames(x, False), lambda y, x: shuffled_frames(y, True).mean((1, 2))),
+    "another way for large batches": (
+        lambda x: x.permute(1, 0, 2, 3) if len(x) > 4 else x.transpose(0, 1).transpose(0, 1),
+        lambda y, x: y[0].mean(1) if len(x) > 4 else y[:, 0].mean(1),
+    ),
+    "another way for odd batches": (
+        lambda x: (x if len(x) % 2 else x.transpose(0, 1)).reshape(-1, 4, 5),
+        lambda y, x: (y.view(len(x), 3, 4, 6) if len(x) % 2 else y.view(3, len(x), 4, 6).transpose(0, 1)).mean((1, 2)),
+    ),
+    "another way for other data": (
+        lambda x: (x if x.sum() > 0 else x.transpose(0, 1)).reshape(-1, 4, 5),
+        lambda y, x: y.view(len(x), 12, 6).mean(1) if x.sum() > 0 else y.view(3, len(x), 4, 6).mean((0, 2)),
+    ),
+    "sorted by contents": (lambda x: x[ranks(x)], lambda y, x: y[ranks(x).argsort()].mean((1, 2))),
+    "sorted, put back": (lambda x: x.index_select(0, ranks(x)), put),
+    "sorted by a matrix": (
+        lambda x: (torch.eye(len(x), dtype=x.dtype)[ranks(x)] @ x.flatten(1)).view_as(x),
+        lambda y, x: (torch.eye(len(x), dtype=x.dtype)[ranks(x)].T @ y.flatten(1)).view_as(y).mean((1, 2)),
+    ),
+    "packed by a mask": (lambda x: x.flatten(1, 2)[mask(x)], unpack),
+    "dispatched to slots": (
+        lambda x: dispatch(x) @ x.flatten(0, 2), lambda y, x: (dispatch(x).T @ y).view(len(x), 12, 6).mean(1)
+    ),
+    "gathers a frame": (
+        lambda x: x, lambda y, x: y[torch.arange(len(x)), x[:, :, 0, 0].argmax(1)].mean(1)
+    ),
+    "the largest tokens": (lambda x: x, lambda y, x: y.flatten(1, 2).topk(2, 1).values.mean(1)),
+    "activations as a table": (
+        lambda x: F.embedding(ranks(x), x.flatten(1)).view_as(x), lambda y, x: table(y, x).mean((1, 2))
+    ),
+}  # fmt: skip
+
+
+class Crops(nn.Module):
+    """Convolutions of crops folded into the batch before and after the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 2, bias=True), nn.Linear(4, 3)
+
+    def forward(self, x):  # (samples, 3, 4, 5) as (rows of crops, samples, columns of crops, 1, 3, 2)
+        n = len(x)
+        crops = x[..., :4].unflatten(3, (2, 2)).permute(2, 0, 3, 1, 4).unsqueeze(3)
+        y = torch.relu(self.conv(crops.flatten(0, 2))).mean((2, 3)).view(4, n, 2, 4)
+        return self.fc(y[1, :, 0])
+
+
+class Recurrent(nn.Module):
+    """Sequence first; packed, samples are sorted by their lengths."""
+
+    def __init__(self, packed=False, **settings):
+        super().__init__()
+        self.rnn, self.packed = nn.GRU(5, 4, **settings), packed
+        self.fc = nn.Linear(4 * (1 + self.rnn.bidirectional), 3)
+
+    def forward(self, x):
+        steps = x.flatten(1, 2).transpose(0, 1)
+        if not self.packed:
+            return self.fc(self.rnn(steps)[0][-1])
+        lengths = (x[:, 0, 0, 0] > 0).long() * 2 + 2
+        packed = nn.utils.rnn.pack_padded_sequence(steps, lengths, enforce_sorted=False)
+        return self.fc(self.rnn(packed)[1][-1])
+
+
+class Trims(nn.Module):
+    """Leaves out what is padding in all samples, or pads to the number of them, sequence first."""
+
+    def __init__(self, pads=False):
+        super().__init__()
+        self.first, self.fc, self.pads = nn.Linear(5, 6), nn.Linear(6, 3), pads
+
+    def forward(self, x):
+        tokens = x.flatten(1, 2) * (torch.arange(12)[None] < (x[:, 0, 0, :1] > 0) * 3 + 3).unsqueeze(2)
+        longest = max([1, *(1 + i for i in range(12) if tokens[:, i].any())])
+        steps = F.pad(tokens, (0, 0, 0, len(x))) if self.pads else tokens[:, :longest]
+        y = torch.tanh(self.first(steps.transpose(0, 1)))
+        return self.fc((y * (steps.transpose(0, 1).abs().sum(2, keepdim=True) > 0)).sum(0))
+
+
+class TiedApart(nn.Module):
+    """One weight used twice, for the samples in two orders."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.head = nn.Linear(60, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.head(torch.tanh(self.fc(x)) * self.fc(x.flip(0).cos()).flip(0))
+
+
+class Experts(nn.Module):
+    """Whole tokens go to one of two experts."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.fc = nn.Linear(5, 6), nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        tokens, chosen = x.flatten(1, 2), mask(x)
+        y = tokens.new_zeros(*tokens.shape[:2], 6)
+        y[chosen] = self.a(tokens[chosen])
+        y[~chosen] = self.b(tokens[~chosen])
+        return self.fc(torch.tanh(y).mean(1))
+
+
+class Dead(nn.Module):
+    """No gradient at all for inputs below zero, sequence first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.fc = nn.Linear(5, 6, bias=False), nn.Linear(6, 6), nn.Linear(6, 3)
+        with torch.no_grad():
+            self.first.weight.abs_()
+
+    def forward(self, x):
+        y = torch.relu(self.first(x.permute(1, 0, 2, 3)))
+        return self.fc(torch.relu(self.second(y) * y).sum((0, 2)))
+
+
+MISLEADING = {name: lambda pair=pair: Rearranged(*pair) for name, pair in ROWS.items()} | {
+    "crops": Crops,
+    "recurrent": Recurrent,
+    "recurrent, both ways": lambda: Recurrent(bidirectional=True),
+    "recurrent, packed": lambda: Recurrent(packed=True),
+    "trims": Trims,
+    "pads": lambda: Trims(pads=True),
+    "tied apart": TiedApart,
+    "experts": Experts,
+    "dead": Dead,
+}
+
+
+def misleading(name, sizes, seed=0):
+    """A network and batches of these sizes, in float64."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = MISLEADING[name]()
+        batches = [torch.randn(size, 3, 4, 5, dtype=torch.float64) for size in sizes]
+    return network.double().eval(), batches

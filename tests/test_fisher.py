@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from coin.fisher import DiagonalFisher, Exact, Likelihood, Probes, diagonal_fisher
+from coin.fisher.layout import Layout
 from coin.fisher.products import Direct, Pairs, pairs_is_cheaper
 
 RANDOM_SHAPES = {"conv1d": 8, "conv2d": 8, "conv3d": 8}
@@ -57,6 +58,157 @@ def test_neither_batch_size_nor_memory_matters(name):
     tight = DiagonalFisher(network, memory=1)
     tight.update(inputs)
     assert relative_error(tight.compute(), whole) < 1e-12
+
+
+ORDERS = [(6,), (1, 6), (6, 1), (3, 7), (2, 5, 2), (12, 4)]
+# Some of their rows follow the data, or lie in no regular way: these may take the general path.
+IRREGULAR = {"flipped", "rolled", "frames shuffled apart", "another way for odd batches", "another way for other data",
+             "sorted by contents", "sorted, put back", "sorted by a matrix", "activations as a table",
+             "packed by a mask", "dispatched to slots", "recurrent, packed", "tied apart", "experts"}  # fmt: skip
+
+
+def general_and_error(network, batches):
+    """The parameters that took the general path in any batch, and the error against the loop."""
+    fisher, general = DiagonalFisher(network), set()
+    for inputs in batches:
+        fisher.update(inputs)
+        general |= set(fisher.plan.general)
+    return general, relative_error(fisher.compute(), reference.diagonal_fisher(network, batches))
+
+
+@pytest.mark.parametrize("name", cases.MISLEADING)
+def test_no_layout_misleads(name):
+    for sizes in ORDERS:
+        general, error = general_and_error(*cases.misleading(name, sizes))
+        assert error < 1e-9, sizes
+        assert name in IRREGULAR or not general, sizes
+
+
+@pytest.mark.parametrize("name", cases.MISLEADING)
+@pytest.mark.parametrize("first", ["equal", "zero", "negative"])
+def test_no_first_batch_misleads(name, first):
+    """Samples that are alike, or have hardly any gradient, prove little for those that follow."""
+    network, (few, many, more) = cases.misleading(name, (7, 7, 4), seed=1)
+    few = {"equal": few[:1].repeat(7, 1, 1, 1), "zero": 0 * few, "negative": -few.abs()}[first]
+    assert general_and_error(network, [few, many, more])[1] < 1e-9
+
+
+def gated(counts, seed):
+    """Inputs whose first so many tokens have a positive gate."""
+    x = torch.randn(len(counts), 12, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    positive = torch.arange(12)[None] < torch.tensor(counts)[:, None]
+    x[..., 0] = torch.where(positive, x[..., 0].abs(), -x[..., 0].abs())
+    return x.view(-1, 3, 4, 5)
+
+
+@pytest.mark.parametrize("name", ["packed by a mask", "dispatched to slots", "experts"])
+@pytest.mark.parametrize(
+    "later", [(3, 3, 2, 4, 3, 3, 3, 3, 3), (3, 3, 3, 2, 3, 4, 3, 3, 3), (5, 1, 3, 2, 4, 3, 1, 5, 3)]
+)
+def test_rows_that_move_with_the_data_while_no_shape_changes(name, later):
+    network, _ = cases.misleading(name, ())
+    for first in (3, 12):
+        batches = [gated([first] * 9, 0), gated(later, 1), gated([first] * 9, 2)]
+        assert general_and_error(network, batches)[1] < 1e-9
+
+
+class Sequence(nn.Module):
+    """Sequence first, of any length, in one dimension or two."""
+
+    def __init__(self, flat):
+        super().__init__()
+        self.first, self.second, self.fc, self.flat = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 3), flat
+
+    def forward(self, x):
+        steps = x.transpose(0, 1)
+        y = self.second(torch.tanh(self.first(steps.reshape(-1, 5) if self.flat else steps)))
+        return self.fc(y.view(*steps.shape[:2], 6).mean(0))
+
+
+@pytest.mark.parametrize("lengths", [(1, 6), (6, 1), (4, 1, 6, 4), (2, 3)])
+@pytest.mark.parametrize("flat", [True, False])
+def test_batches_of_other_lengths(lengths, flat):
+    torch.manual_seed(0)
+    network = Sequence(flat).double()
+    for samples in (1, 2, 4, 6):
+        batches = [torch.randn(samples, length, 5, dtype=torch.float64) for length in lengths]
+        general, error = general_and_error(network, batches)
+        assert error < 1e-9 and not general
+
+
+def test_a_batch_as_large_as_every_other_dimension():
+    torch.manual_seed(0)
+    for order in [(0, 1, 2), (1, 0, 2)]:
+        network = nn.Sequential(Permuted(order), nn.Linear(5, 5), nn.Tanh(), Permuted(order, back=True), nn.Flatten(),
+                                nn.Linear(25, 3)).double()  # fmt: skip
+        general, error = general_and_error(network, [torch.randn(5, 5, 5, dtype=torch.float64) for _ in range(2)])
+        assert error < 1e-9 and not general
+
+
+class Permuted(nn.Module):
+    def __init__(self, order, back=False):
+        super().__init__()
+        self.order = tuple(order.index(d) for d in range(3)) if back else order
+
+    def forward(self, x):
+        return x.permute(self.order)
+
+
+def test_a_wrong_layout_is_found_by_its_squares():
+    """Whatever a plan says: squares decide, and for the very batch that shows it."""
+    network, batches = cases.misleading("frames first, reads all", (6, 6))
+    truth = reference.diagonal_fisher(network, batches)
+    fisher = DiagonalFisher(network)
+    fisher.update(batches[0])
+    assert fisher.plan.layouts["first.weight"] == fisher.plan.layouts["second.weight"] == [Layout(0, outer=3)]
+    fisher.plan.layouts["first.weight"] = fisher.plan.layouts["second.weight"] = [Layout(0)]
+    fisher.update(batches[1])
+    assert {"first.weight", "second.weight"} == set(fisher.plan.general)
+    assert relative_error(fisher.compute(), truth) < 1e-9
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
+class Own(nn.Module):
+    """Frames first, with an operation of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.fc(Double.apply(self.body(x.permute(1, 0, 2, 3)))[0].mean(1))
+
+
+def test_operations_of_ones_own():
+    torch.manual_seed(0)
+    general, error = general_and_error(Own().double(), [torch.randn(n, 3, 4, 5).double() for n in (5, 1, 6)])
+    assert error < 1e-9 and not general
+
+
+def test_a_gradient_that_cancels_is_no_disagreement():
+    """The bias of attention's keys has a gradient of rounding errors only, in a batch others than alone."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.key, self.fc = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 3)
+
+        def forward(self, x):
+            return self.fc(((self.query(x) @ self.key(x).mT).softmax(2) @ x).mean(1))
+
+    torch.manual_seed(0)
+    fisher = DiagonalFisher(Attention())
+    fisher.update(torch.randn(20, 30, 16))
+    assert not fisher.plan.general
 
 
 @pytest.mark.parametrize("positions", [1, 2, 5, 16])
@@ -127,6 +279,37 @@ def test_the_likelihoods_fisher_is_that_of_the_log_probabilities(name):
     assert relative_error(diagonal_fisher(network, [inputs], Likelihood()), truth) < 1e-9
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool, torch.uint8])
+def test_probes_of_samples_that_are_single_numbers(dtype):
+    torch.manual_seed(0)
+    network = nn.Sequential(Cast(), nn.Embedding(2, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    inputs = torch.tensor([0, 1, 1, 0, 1]).to(dtype)
+    whole = diagonal_fisher(network, [inputs], Probes(2000))
+    assert relative_error(whole, reference.diagonal_fisher(network, [inputs])) < 0.2
+    assert relative_error(diagonal_fisher(network, inputs.split(1), Probes(2000)), whole) < 1e-12
+    assert relative_error(diagonal_fisher(network, [inputs]), reference.diagonal_fisher(network, [inputs])) < 1e-9
+
+
+class Cast(nn.Module):
+    def forward(self, x):
+        return x.long()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool])
+def test_the_same_sample_has_the_same_probes_wherever_it_lies(dtype):
+    x = (torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
+    outputs = torch.zeros(4, 6)
+    truth = list(Probes(3).of(x, outputs))
+    scattered = torch.stack([x, x], -1)[..., 0]
+    last = x.contiguous(memory_format=torch.channels_last)
+    for same in (scattered, last, x.transpose(0, 3).contiguous().transpose(0, 3)):
+        assert all(torch.equal(a, b) for a, b in zip(Probes(3).of(same, outputs), truth, strict=True))
+    alone = [list(Probes(3).of(x[i : i + 1], outputs[:1])) for i in range(4)]
+    assert all(torch.equal(alone[i][k][0], truth[k][i]) for i in range(4) for k in range(3))
+    column = x[:, 0, 0, :1].T.contiguous().T  # one number a sample, and strides that no view of bytes likes
+    assert len(list(Probes(3).of(column, outputs))) == 3
+
+
 def test_probes_take_the_slow_path_too():
     network, inputs = cases.make("odd")
     exact = diagonal_fisher(network, [inputs])
@@ -182,6 +365,15 @@ class MixesSamples(nn.Module):
         return self.fc(x - x.mean(0))
 
 
+class MixesAndNoRuleKnows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.eye(3))
+
+    def forward(self, x):
+        return (x - x.mean(0)) @ torch.linalg.matrix_exp(self.matrix)
+
+
 class Noisy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -211,10 +403,13 @@ class Tuple(nn.Linear):
         (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).train(), r"1 is BatchNorm in train mode.*\.eval\(\)"),
         (nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).train(), r"1 has active dropout \(0\.5\)"),
         (MixesSamples(), "differently alone than in a batch"),
+        (MixesAndNoRuleKnows(), "differently alone than in a batch"),
         (Noisy(), "draws random numbers"),
         (Checkpointed(), "activation checkpointing"),
         (Tuple(3, 3), "returns tuple"),
         (nn.Sequential(nn.Linear(3, 3), nn.Flatten(0)), r"expected \(samples, outputs\)"),
+        (nn.Sequential(nn.Linear(3, 3), nn.Unflatten(1, (3, 1))), r"returns \(\d, 3, 1\).*one row of outputs a sample"),
+        (nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), r"returns \(\d,\).*one row of outputs a sample"),
         (nn.Linear(3, 3).requires_grad_(False), "no parameter of the network requires gradients"),
     ],
 )
@@ -226,5 +421,7 @@ def test_what_cannot_be_treated_exactly_is_refused(network, words):
 def test_batches_with_labels_and_no_batches_are_refused():
     with pytest.raises(ValueError, match="leave the labels out"):
         diagonal_fisher(nn.Linear(3, 3), [(torch.randn(4, 3), torch.zeros(4))])
+    with pytest.raises(ValueError, match="a single number"):
+        diagonal_fisher(nn.Linear(3, 3), [torch.tensor(1.0)])
     with pytest.raises(ValueError, match="at least one batch"):
         diagonal_fisher(nn.Linear(3, 3), [])

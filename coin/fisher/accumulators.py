@@ -1,111 +1,150 @@
 """One accumulator per parameter and batch: takes the gradients of its uses, direction by direction, adds squares.
 
 A parameter with several uses (tied weights, a module called twice) has the *sum* of their gradients squared: products
-and lookups of several uses are joined along their positions, element-wise uses are added up.
+and lookups of several uses are joined along their positions, element-wise uses are added up. Nothing is added to
+`total` before `finish`, so that a parameter whose witnesses disagree (see `witnesses`) can still be left out.
 """
 
 import abc
+import math
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from coin.fisher.layout import Layout
 from coin.fisher.products import Direct, Pairs, Squares, pairs_is_cheaper
-from coin.fisher.rules import Elementwise, Lookup, Product, Rule
+from coin.fisher.rules import Elementwise, Lookup, Product, Rule, Split
+
+
+@dataclass
+class Watch:
+    """The witnesses of a batch, as `samples`; what comes of their directions is added up with these `coefficients`."""
+
+    samples: list[int]
+    coefficients: Tensor = field(default_factory=lambda: torch.zeros(0))  # of the present direction, one a witness
+    seconds: float = 0.0
+
+    def weighed(self, rows: Tensor) -> Tensor:
+        """(witnesses, …)"""
+        start = time.perf_counter()
+        weighed = rows[self.samples] * self.coefficients.to(rows).view(-1, *[1] * (rows.ndim - 1))
+        self.seconds += time.perf_counter() - start
+        return weighed
 
 
 class Accumulator(abc.ABC):
-    """Adds Σ_n (per-sample gradient)² of each direction to `total`, which has the parameter's shape."""
+    """Adds Σ_n (per-sample gradient)² of all directions to `total`, which has the parameter's shape."""
 
     def __init__(self, rules: Sequence, layouts: Sequence[Layout], samples: int, total: Tensor):
         self.rules, self.layouts, self.samples, self.total = rules, layouts, samples, total
+        self.watch: Watch | None = None
+        self.watched: Tensor | None = None  # what the witnesses' gradients will be made of
 
     @abc.abstractmethod
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         """The gradients at the uses' results for one of the `directions` of this batch."""
 
     @abc.abstractmethod
-    def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The plain gradient of the parameter, to check the rule against autograd."""
-
-    def bytes(self, gradients: Sequence[Tensor], directions: int) -> int:
-        """About how much memory a batch needs beside the activations."""
-        return sum(gradient.numel() for gradient in gradients) * self.total.element_size()
+    def finish(self) -> None:
+        """Called once after the last direction of a batch: adds what is pending to `total`."""
 
     @abc.abstractmethod
-    def finish(self) -> None:
-        """Called once after the last direction of a batch: adds what is still pending."""
+    def witnessed(self) -> tuple[Tensor, float]:
+        """The squares of the witnesses' gradients, added up, and the square of what these could be at most if nothing
+        cancelled: rounding errors are in proportion to that."""
+
+    def keep(self, weighed: Tensor) -> None:
+        self.watched = weighed if self.watched is None else self.watched.add_(weighed)
+
+    def split(self, layout: Layout, watched: bool = False) -> Split:
+        def by_sample(tensor: Tensor) -> Tensor:
+            rows = layout.by_sample(tensor, self.samples)
+            return rows[self.watch.samples] if watched and self.watch is not None else rows
+
+        return by_sample
 
 
 class Products(Accumulator):
     squares: Squares | None = None
 
-    def inputs(self) -> Tensor:
-        parts = [rule.inputs(layout, self.samples) for rule, layout in zip(self.rules, self.layouts, strict=True)]
+    def inputs(self, watched: bool = False) -> Tensor:
+        parts = [
+            rule.inputs(self.split(layout, watched)) for rule, layout in zip(self.rules, self.layouts, strict=True)
+        ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).detach().to(self.total.dtype)
 
     def signal(self, gradients: Sequence[Tensor]) -> Tensor:
         parts = [
-            rule.signal(gradient.detach(), layout, self.samples)
+            rule.signal(gradient.detach(), self.split(layout))
             for rule, layout, gradient in zip(self.rules, self.layouts, gradients, strict=True)
         ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).to(self.total.dtype)
 
     def in_pairs(self, signal: Tensor, directions: int) -> bool:
-        _, positions, groups, outputs = signal.shape
-        columns = self.total.numel() // (groups * outputs)
-        return pairs_is_cheaper(positions, directions, columns, outputs)
+        return product_in_pairs(self.rules, self.total, signal.shape[1], directions)
 
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         signal = self.signal(gradients)
         if self.squares is None:
             self.squares = (Pairs if self.in_pairs(signal, directions) else Direct)(self.inputs)
         self.squares.add(signal)
+        if self.watch is not None:
+            self.keep(self.watch.weighed(signal))
 
     def finish(self) -> None:
         assert self.squares is not None, "add() comes first"
         self.total += self.rules[0].to_param(self.squares.result())
         self.squares = None
 
-    def bytes(self, gradients: Sequence[Tensor], directions: int) -> int:
-        signal = self.signal(gradients)
-        kept = (
-            signal.numel() * (signal.shape[1] + 1) // 2 if self.in_pairs(signal, directions) else self.inputs().numel()
-        )
-        return super().bytes(gradients, directions) + kept * self.total.element_size()
-
-    def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
-        return self.rules[0].to_param(torch.einsum("ntgc,ntgo->gco", self.inputs(), self.signal(gradients)))
+    def witnessed(self) -> tuple[Tensor, float]:
+        assert self.watched is not None, "add() comes first"
+        inputs, signal = self.inputs(watched=True), self.watched
+        # the other way round, so that the result lies in memory as autograd's gradient does
+        squares = (Pairs if self.in_pairs(signal, 1) else Direct)(lambda: signal)
+        squares.add(inputs)
+        bound = inputs.square().sum((1, 2, 3)) @ signal.square().sum((1, 2, 3))
+        return self.rules[0].to_param(squares.result().transpose(1, 2)), float(bound)
 
 
 class Elementwises(Accumulator):
-    def per_sample(self, gradients: Sequence[Tensor]) -> Tensor:
-        """(samples, parameter)"""
-        total: Tensor | int = 0
-        for rule, layout, gradient in zip(self.rules, self.layouts, gradients, strict=True):
-            product = gradient if isinstance(rule.factor, float) and rule.factor == 1 else gradient * rule.factor
-            rows = layout.by_sample(
-                product.detach().to(self.total.dtype), self.samples
-            )  # (samples, *the result's dimensions)
-            summed = [d + 1 for d, size in enumerate(rule.shape) if size == 1]
-            total = total + rows.sum(summed).reshape(self.samples, -1)
-        assert isinstance(total, Tensor)
-        return total
+    squares: Tensor | None = None  # (parameter,)
 
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
-        self.total += self.per_sample(gradients).square_().sum(0).view(self.total.shape)
+        total: Tensor | int = 0  # (samples, parameter)
+        parts = []
+        for rule, layout, gradient in zip(self.rules, self.layouts, gradients, strict=True):
+            product = gradient if isinstance(rule.factor, float) and rule.factor == 1 else gradient * rule.factor
+            rows = layout.by_sample(product.detach().to(self.total.dtype), self.samples)
+            summed = [d + 1 for d, size in enumerate(rule.shape) if size == 1]
+            total = total + rows.sum(summed).reshape(self.samples, -1)
+            if self.watch is not None:
+                left = [d for d in range(1, rows.ndim) if d not in summed]
+                chosen = self.watch.weighed(rows).permute(0, *summed, *left)
+                parts.append(chosen.reshape(len(chosen), -1, self.total.numel()))  # (witnesses, positions, parameter)
+        assert isinstance(total, Tensor)
+        squares = total.square_().sum(0)
+        self.squares = squares if self.squares is None else self.squares.add_(squares)
+        if parts:
+            self.keep(torch.cat(parts, 1))
 
     def finish(self) -> None:
-        pass  # nothing is pending
+        assert self.squares is not None, "add() comes first"
+        self.total += self.squares.view(self.total.shape)
 
-    def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
-        return self.per_sample(gradients).sum(0).view(self.total.shape)
+    def witnessed(self) -> tuple[Tensor, float]:
+        assert self.watched is not None, "add() comes first"
+        squares = self.watched.sum(1).square_().sum(0).view(self.total.shape)
+        return squares, float(self.watched.square().sum()) * self.watched.shape[1]
 
 
 class Lookups(Accumulator):
     slots: Tensor | None = None  # for each position, which (sample, table row) it belongs to
-    rows: Tensor  # the table row of each slot
+    owners: Tensor  # the sample of each slot
+    rows: Tensor  # its table row
+    squares: Tensor  # (slots, columns)
 
     def prepare(self) -> None:
         keys = []
@@ -114,9 +153,10 @@ class Lookups(Accumulator):
             offset = torch.arange(self.samples, device=indices.device).unsqueeze(1) * len(self.total)
             keys.append((indices + offset).flatten())
         unique, self.slots = torch.unique(torch.cat(keys), return_inverse=True)
-        self.rows = unique % len(self.total)
+        self.owners, self.rows = unique // len(self.total), unique % len(self.total)
+        self.squares = self.total.new_zeros(len(unique), self.total.shape[1])
 
-    def per_slot(self, gradients: Sequence[Tensor]) -> Tensor:
+    def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         if self.slots is None:
             self.prepare()
         parts = []
@@ -125,19 +165,20 @@ class Lookups(Accumulator):
             indices = layout.by_sample(rule.indices, self.samples).flatten()
             parts.append(rows.masked_fill((indices == rule.padding).unsqueeze(1), 0))
         assert self.slots is not None
-        sums = self.total.new_zeros(len(self.rows), self.total.shape[1])
-        return sums.index_add_(0, self.slots, torch.cat(parts))
-
-    def add(self, gradients: Sequence[Tensor], directions: int) -> None:
-        squares = self.per_slot(gradients).square_()
-        self.total.index_add_(0, self.rows, squares)
+        sums = torch.zeros_like(self.squares).index_add_(0, self.slots, torch.cat(parts))
+        self.squares.addcmul_(sums, sums)
+        if self.watch is not None:
+            weights = sums.new_zeros(self.samples)
+            weights[self.watch.samples] = self.watch.coefficients.to(sums)
+            self.keep(sums * weights[self.owners].unsqueeze(1))
 
     def finish(self) -> None:
-        pass  # nothing is pending
+        self.total.index_add_(0, self.rows, self.squares)
 
-    def gradient(self, gradients: Sequence[Tensor]) -> Tensor:
-        sums = self.per_slot(gradients)
-        return torch.zeros_like(self.total).index_add_(0, self.rows, sums)
+    def witnessed(self) -> tuple[Tensor, float]:
+        assert self.watched is not None, "add() comes first"
+        squares = self.watched.square()
+        return torch.zeros_like(self.total).index_add_(0, self.rows, squares), float(squares.sum())
 
 
 KINDS: dict[type, type[Accumulator]] = {Product: Products, Elementwise: Elementwises, Lookup: Lookups}
@@ -145,3 +186,22 @@ KINDS: dict[type, type[Accumulator]] = {Product: Products, Elementwise: Elementw
 
 def accumulator_for(rules: Sequence[Rule], layouts: Sequence[Layout], samples: int, total: Tensor) -> Accumulator:
     return KINDS[type(rules[0])](rules, layouts, samples, total)
+
+
+def product_in_pairs(rules: Sequence[Product], param: Tensor, positions: int, directions: int) -> bool:
+    columns = param.numel() // (rules[0].groups * rules[0].outputs)
+    return pairs_is_cheaper(positions, directions, columns, rules[0].outputs)
+
+
+def bytes_for(rules: Sequence[Rule], shapes: Sequence[tuple[int, ...]], samples: int, param: Tensor, count: int) -> int:
+    """About how much memory a batch with these results needs beside the activations, for so many directions."""
+    numbers = sum(math.prod(shape) for shape in shapes)  # the gradients
+    products = [rule for rule in rules if isinstance(rule, Product)]
+    if products:
+        outputs = products[0].groups * products[0].outputs
+        positions = numbers // (samples * outputs)
+        if product_in_pairs(products, param, positions, count):
+            numbers += numbers * (positions + 1) // 2  # the sums over pairs
+        else:
+            numbers += samples * positions * param.numel() // products[0].outputs  # the unfolded inputs
+    return numbers * max(param.element_size(), 4)

@@ -4,6 +4,7 @@ One batched forward pass and one backward pass per direction to the activations 
 signals become squares. Peak memory does not depend on P: batches are cut to fit `memory`.
 """
 
+import time
 from collections.abc import Iterable
 
 import torch
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 
 from coin.fisher.accumulators import Accumulator, accumulator_for
 from coin.fisher.directions import Directions, Exact
-from coin.fisher.graph import Node, Use, find_uses
-from coin.fisher.plan import Plan, make_plan, outputs_of, rules_for, signature_of
+from coin.fisher.graph import Graph, Node, read_graph
+from coin.fisher.plan import Growth, Plan, Planner, measure_growth, outputs_of
+from coin.fisher.rules import rules_for
 from coin.fisher.signals import Signals
+from coin.fisher.witnesses import Witnesses, check_independent
 
 MOST_AT_ONCE = 100  # samples: more make nothing faster
 
@@ -26,6 +29,7 @@ class DiagonalFisher:
         fisher.compute()  # {name: tensor} for every parameter that requires gradients
 
     `sums` and `samples` are all its state; adding those of two processes gives what one process would have.
+    `planning` is how many seconds its plans and their checks took.
     """
 
     def __init__(self, network: nn.Module, directions: Directions | None = None, memory: int = 512 << 20):
@@ -38,13 +42,16 @@ class DiagonalFisher:
                 name: torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32), requires_grad=False)
                 for name, p in self.params.items()
             }
-        self.samples = 0
-        self.plan: Plan | None = None
+        self.samples, self.parts, self.planning = 0, 0, 0.0
+        self.growths: dict[tuple, Growth] = {}  # of each shape of a sample
+        self.plans: dict[str, Plan] = {}  # of each graph
+        self.plan: Plan | None = None  # the present one
 
     def update(self, inputs: Tensor) -> None:
-        if not isinstance(inputs, Tensor):
+        if not isinstance(inputs, Tensor) or not inputs.ndim:
+            got = "a single number" if isinstance(inputs, Tensor) else type(inputs).__name__
             raise ValueError(
-                f"a batch is {type(inputs).__name__}, expected a tensor of inputs; "
+                f"a batch is {got}, expected a tensor of inputs, samples first; "
                 "leave the labels out: diagonal_fisher(network, (x for x, _ in loader))"
             )
         if not len(inputs):
@@ -53,33 +60,44 @@ class DiagonalFisher:
         # Lightning's predict runs in inference mode, whose tensors autograd cannot save
         with torch.inference_mode(False), torch.enable_grad():
             inputs = inputs.clone() if inputs.is_inference() else inputs.detach()
-            if self.plan is None:
-                self.plan = make_plan(self.network, self.params, inputs, self.directions)
-            for part in inputs.chunk(-(-len(inputs) // self.part_size())):  # of about equal size
-                self.accumulate(part)
+            growth = self.growth_of(inputs)
+            size = max(1, min(MOST_AT_ONCE, self.memory // growth.bytes_per_sample))
+            for part in inputs.chunk(-(-len(inputs) // size)):  # of about equal size
+                self.accumulate(part, growth)
         self.samples += len(inputs)
 
-    def part_size(self) -> int:
-        """How many samples are treated at once, so that what is kept beside their activations fits the memory."""
-        assert self.plan is not None
-        return max(1, min(MOST_AT_ONCE, self.memory // self.plan.bytes_per_sample))
+    def growth_of(self, inputs: Tensor) -> Growth:
+        key = (inputs.dtype, inputs.device, *inputs.shape[1:])
+        if key not in self.growths:
+            start = time.perf_counter()
+            self.growths[key] = measure_growth(self.network, self.params, inputs, self.directions)
+            self.planning += time.perf_counter() - start
+        return self.growths[key]
 
-    def accumulate(self, inputs: Tensor) -> None:
+    def accumulate(self, inputs: Tensor, growth: Growth) -> None:
         outputs = outputs_of(self.network, inputs)
-        uses = find_uses(outputs, self.params)
-        if self.plan is None or signature_of(uses) != self.plan.signature:  # the computation depends on the data
-            self.plan = make_plan(self.network, self.params, inputs, self.directions)
-        self.accumulate_by_rules(inputs, outputs, uses, self.plan)
+        start = time.perf_counter()
+        graph = read_graph(outputs, self.params)
+        self.plan = self.plans.get(graph.digest)
+        if self.plan is None or self.plan.undecided:
+            self.plan = Planner(self.network, self.params, inputs, growth).plan(outputs, graph)
+            self.plans[graph.digest] = self.plan
+        self.planning += time.perf_counter() - start
+        self.accumulate_by_rules(inputs, outputs, graph, self.plan)
         if self.plan.general:
-            self.accumulate_generally(inputs, self.plan.general)
+            self.accumulate_generally(inputs, outputs, self.plan.general)
+        self.parts += 1
 
-    def accumulate_by_rules(self, inputs: Tensor, outputs: Tensor, uses: dict[str, list[Use]], plan: Plan) -> None:
+    def accumulate_by_rules(self, inputs: Tensor, outputs: Tensor, graph: Graph, plan: Plan) -> None:
+        uses = graph.uses
         everything = [use for name in plan.layouts for use in uses[name]]
         if not everything:
             return
         count = self.directions.count(outputs.shape[1])
         weight = self.directions.weight(outputs.shape[1])
         totals = {name: torch.zeros_like(self.sums[name]) for name in plan.layouts} if weight != 1 else self.sums
+        chosen = plan.witnesses(inputs, self.parts)
+        witnesses = Witnesses(chosen, outputs, count, seed=self.parts) if chosen else None
         readers: dict[Node, list[str]] = {}  # which parameters an operation uses
         for name in plan.layouts:
             for use in uses[name]:
@@ -94,29 +112,41 @@ class DiagonalFisher:
                 if len(found) < len({use.node for use in uses[name]}):
                     continue  # several uses: their gradients are added up before they are squared
                 if name not in accumulators:
-                    rules = rules_for(uses[name], self.params[name], found)
-                    assert rules is not None, "the plan's signature matches"
+                    rules = rules_for(uses[name], self.params[name])
+                    assert rules is not None, "the plan is for this graph"
                     accumulators[name] = accumulator_for(rules, plan.layouts[name], len(inputs), totals[name])
+                    accumulators[name].watch = witnesses.watch if witnesses else None
                 accumulators[name].add([found[use.node] for use in uses[name]], count)
                 found.clear()
 
         signals = Signals(outputs, everything, receive)
         try:
             for direction in self.directions.of(inputs, outputs):
+                if witnesses:
+                    witnesses.begin(direction)
                 signals.run(direction)
         finally:
             signals.close()
+        if witnesses:
+            start = time.perf_counter()
+            treated = {name: self.params[name] for name in plan.layouts}
+            verdicts = witnesses.compare(accumulators, witnesses.squares(self.network, treated, inputs))
+            plan.judge(verdicts, len(chosen))
+            accumulators = {name: kept for name, kept in accumulators.items() if name in plan.layouts}
+            self.planning += time.perf_counter() - start + witnesses.watch.seconds
         while accumulators:  # frees each one's memory before the next makes its own
             accumulators.popitem()[1].finish()
         if weight != 1:
-            for name, total in totals.items():
-                self.sums[name].add_(total, alpha=weight)
+            for name in plan.layouts:
+                self.sums[name].add_(totals[name], alpha=weight)
 
-    def accumulate_generally(self, inputs: Tensor, names: list[str]) -> None:
+    def accumulate_generally(self, inputs: Tensor, batched: Tensor, names: list[str]) -> None:
         """The general path: one sample at a time, any parameter of any network that autograd can treat."""
         params = [self.params[name] for name in names]
-        for sample in inputs.split(1):
+        scale = float(batched.detach().abs().max())
+        for sample, answer in zip(inputs.split(1), batched.detach().split(1), strict=True):
             outputs = outputs_of(self.network, sample)
+            check_independent(outputs.detach(), answer, scale)
             weight = self.directions.weight(outputs.shape[1])
             for direction in self.directions.of(sample, outputs):
                 found = torch.autograd.grad(outputs, params, direction, retain_graph=True, allow_unused=True)

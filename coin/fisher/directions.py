@@ -86,5 +86,6 @@ class Probes(Directions):
         yield from torch.stack(signs, 1).to(outputs).mul_(2).sub_(1)  # (probes, samples, outputs)
 
     def generator(self, sample: Tensor) -> torch.Generator:
-        contents = zlib.crc32(sample.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        numbers = sample.detach().reshape(-1).clone(memory_format=torch.contiguous_format)  # whatever the strides were
+        contents = zlib.crc32(numbers.cpu().view(torch.uint8).numpy().tobytes())
         return torch.Generator().manual_seed(contents + (self.seed << 32))

@@ -3,12 +3,17 @@
 The graph is the only complete witness: it knows functional calls, attention projections passed as raw tensors, tied
 weights and modules called twice, which hooks on modules do not. A parameter none of whose uses is known to a rule in
 `coin.fisher.rules` goes to the general path, so nothing is ever guessed.
+
+Which rows belong to which sample follows from the graph as well: from its operations, their shapes and settings, and
+the indices they move rows by. `Graph.digest` is of all these, so that batches with equal digests are laid out alike.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 Node = Any  # torch.autograd.graph.Node; its `_saved_*` attributes are not typed
@@ -16,6 +21,9 @@ Node = Any  # torch.autograd.graph.Node; its `_saved_*` attributes are not typed
 CASTS = {"ToCopyBackward0"}  # autocast's weights in another precision
 TRANSPOSES = {"TBackward0"}  # F.linear multiplies with the transposed weight
 OPAQUE = {"CheckpointFunctionBackward": "re-entrant activation checkpointing (use use_reentrant=False)"}
+# Operations that take rows from, or put them to, places that the data may decide.
+MOVES = ("Index", "Gather", "Scatter", "MaskedSelect", "MaskedScatter", "Take", "Put", "Sort", "Topk", "Embedding",
+         "RepeatInterleave", "PackPaddedSequence", "Unique")  # fmt: skip
 
 
 @dataclass
@@ -27,29 +35,48 @@ class Use:
     transposed: bool = False
 
     @property
-    def signature(self) -> tuple:
-        return (self.node.name(), self.slot, self.transposed)
+    def shape(self) -> tuple[int, ...]:
+        """That of the operation's result, and so of the gradient there."""
+        return tuple(self.node._input_metadata[0].shape)
 
 
-def find_uses(outputs: Tensor, params: Mapping[str, Tensor]) -> dict[str, list[Use]]:
+@dataclass
+class Graph:
+    uses: dict[str, list[Use]]
+    digest: str
+    moves: bool  # whether rows are moved by indices, so that other data may lie otherwise
+
+
+def read_graph(outputs: Tensor, params: Mapping[str, Tensor]) -> Graph:
     """Every use of every parameter in the computation of `outputs`, in a deterministic order."""
     readers: dict[Node, list[tuple[Node, int]]] = {}  # node -> the nodes that read its result
     leaves: dict[int, Node] = {}
     pending: list[Node] = [outputs.grad_fn]
-    visited = set(pending)
+    visited = {outputs.grad_fn: 0}
+    names = {id(p): name for name, p in params.items()}
+    described: list[tuple] = []
+    moves = False
     while pending:
         node = pending.pop()
         if node.name() in OPAQUE:
             raise ValueError(f"the Fisher cannot look into {OPAQUE[node.name()]}; switch it off")
-        for slot, (source, _) in enumerate(node.next_functions):
+        edges: list[tuple[int, int] | None] = []
+        for slot, (source, number) in enumerate(node.next_functions):
             if source is None:
+                edges.append(None)
                 continue
             readers.setdefault(source, []).append((node, slot))
             if source not in visited:
-                visited.add(source)
+                visited[source] = len(visited)
                 pending.append(source)
                 if hasattr(source, "variable"):
                     leaves[id(source.variable)] = source
+            edges.append((visited[source], number))
+        shapes = [tuple(result.shape) for result in node._input_metadata]
+        leaf = names.get(id(node.variable)) if hasattr(node, "variable") else None
+        indices = moved_by(node)
+        moves = moves or indices is not None
+        described.append((node.name(), edges, shapes, leaf, settings_of(node), indices))
 
     def uses_of(node: Node, transposed: bool) -> list[Use]:
         found = []
@@ -62,4 +89,33 @@ def find_uses(outputs: Tensor, params: Mapping[str, Tensor]) -> dict[str, list[U
                 found.append(Use(reader, slot, transposed))
         return found
 
-    return {name: uses_of(leaves[id(p)], False) if id(p) in leaves else [] for name, p in params.items()}
+    uses = {name: uses_of(leaves[id(p)], False) if id(p) in leaves else [] for name, p in params.items()}
+    return Graph(uses, hashlib.sha256(repr(described).encode()).hexdigest(), moves)
+
+
+SETTINGS: dict[type, list[str]] = {}  # the attributes below, of each type of node
+
+
+def settings_of(node: Node) -> list:
+    """The whole numbers an operation was called with: dimensions, sizes, shifts. Tensors are left packed."""
+    if type(node) not in SETTINGS:
+        saved = [name for name in dir(node) if name.startswith("_saved_")]
+        SETTINGS[type(node)] = [name for name in saved if not hasattr(type(node), "_raw" + name)]
+    values = [getattr(node, name) for name in SETTINGS[type(node)]]
+    return [value for value in values if not isinstance(value, float | complex | Tensor)]
+
+
+def moved_by(node: Node) -> str | None:
+    """A digest of the indices by which this operation moves rows, None if it moves none."""
+    if not node.name().startswith(MOVES):
+        return None
+    if node.name().startswith("Embedding") and hasattr(node.next_functions[0][0], "variable"):
+        return None  # a table of parameters: the result lies as its indices do
+    digest = hashlib.sha256()
+    for name in dir(node):
+        if name.startswith("_saved_") and hasattr(node, "_raw" + name):
+            found = getattr(node, name)
+            for tensor in found if isinstance(found, tuple | list) else [found]:
+                if isinstance(tensor, Tensor) and not tensor.is_floating_point():
+                    digest.update(tensor.detach().to(torch.int64).cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

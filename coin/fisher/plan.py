@@ -1,6 +1,16 @@
 """The plan: which parameters a rule treats, where their samples lie, and what is left to the general path.
 
-Made once from a handful of samples, and checked there against autograd itself.
+A plan holds for one graph: the same operations, shapes and settings (`Graph.digest`), the number of samples among them.
+
+1. Three samples, run before the batch is cut into parts, show how tensors grow with the samples (`Growth`): which
+   dimension holds them, how many positions each sample has, how much memory it needs.
+2. Where that leaves several layouts possible, tags (see `layout`) decide, on a few samples of the part. Where rows are
+   moved by indices, or grow otherwise than in those three, they are read off the whole part instead.
+3. While the part is treated, three of its samples, as different as there are, are witnesses (see `witnesses`): their
+   squares have to be autograd's own. Whatever disagrees takes the general path, for this part already.
+4. Later parts with the same graph lie alike as far as the graph knows. Where positions are folded into the samples'
+   dimension, or a parameter has several uses, one sample of each is a witness all the same; and where a parameter had
+   no gradient in its first witnesses, three are, until it has one.
 """
 
 from collections.abc import Mapping
@@ -9,27 +19,54 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from coin.fisher.accumulators import accumulator_for
+from coin.fisher.accumulators import bytes_for
 from coin.fisher.directions import Directions
-from coin.fisher.graph import Use, find_uses
-from coin.fisher.layout import PROBE_SIZES, Layout, candidates, fitting
+from coin.fisher.graph import Graph, Use, read_graph
+from coin.fisher.layout import PROBE_SIZES, Layout, Size, candidates, fitting, grows, make_tags
 from coin.fisher.norms import FrozenBatchNorm
-from coin.fisher.rules import Rule, rule_for
+from coin.fisher.rules import Rule, rules_for
 from coin.fisher.signals import gradients_at
+from coin.fisher.witnesses import WITNESSES, spread
 
-Uses = dict[str, list[Use]]
+Options = dict[str, list[set[Layout]]]  # for each use of each parameter, the layouts that are possible
 
 
 @dataclass
 class Plan:
-    signature: dict[str, tuple]
     layouts: dict[str, list[Layout]] = field(default_factory=dict)  # of the parameters that rules treat
     general: list[str] = field(default_factory=list)
-    bytes_per_sample: int = 1  # of gradients, unfolded inputs and sums over pairs, beside the activations
+    undecided: bool = False  # whether something takes the general path for want of gradients to tell layouts by
+    folded: bool = False  # whether rows of one sample are added up, so that it matters which are
+    seen: dict[str, int] = field(default_factory=dict)  # how many witnesses each parameter had
+
+    def witnesses(self, inputs: Tensor, part: int) -> list[int]:
+        """The samples of this part, the so many'th, to compare with autograd."""
+        if not self.layouts:
+            return []
+        if min(self.seen.get(name, 0) for name in self.layouts) < WITNESSES:
+            return spread(inputs, WITNESSES)
+        return [part * 7919 % len(inputs)] if self.folded else []
+
+    def judge(self, verdicts: Mapping[str, bool | None], witnesses: int) -> None:
+        for name, agrees in verdicts.items():
+            if agrees is False:
+                del self.layouts[name]
+                self.general.append(name)
+            elif agrees:
+                self.seen[name] = self.seen.get(name, 0) + witnesses
 
 
-def signature_of(uses: Uses) -> dict[str, tuple]:
-    return {name: tuple(use.signature for use in found) for name, found in uses.items()}
+@dataclass
+class Growth:
+    """What a few samples tell before the batch is cut."""
+
+    samples: int
+    shapes: dict[str, list[tuple[int, ...]]]
+    bytes_per_sample: int  # of gradients, unfolded inputs and sums over pairs, beside the activations
+
+    def sizes(self, name: str, uses: list[Use]) -> list[Size | None]:
+        shapes = self.shapes.get(name, [])
+        return [Size(shape, self.samples) for shape in shapes] if len(shapes) == len(uses) else [None] * len(uses)
 
 
 def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
@@ -41,111 +78,109 @@ def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
             f"the network returns {type(outputs).__name__}, the Fisher needs one tensor of outputs; "
             "wrap the network in a module that returns its logits"
         )
-    if outputs.ndim < 2 or len(outputs) != len(inputs):
+    if outputs.ndim != 2 or len(outputs) != len(inputs):
         raise ValueError(
-            f"the network returns {tuple(outputs.shape)} for {len(inputs)} samples; expected (samples, outputs)"
+            f"the network returns {tuple(outputs.shape)} for {len(inputs)} samples, expected (samples, outputs); "
+            "wrap the network in a module that returns one row of outputs a sample"
         )
     if outputs.grad_fn is None:
         raise ValueError("the network's outputs depend on no parameter that requires gradients")
-    return outputs.flatten(1)
+    return outputs
 
 
-def rules_for(uses: list[Use], param: Tensor, gradients: dict) -> list[Rule] | None:
-    """The rules of all uses of a parameter, or None unless all are of one kind."""
-    rules = [rule_for(use, param, tuple(gradients[use.node].shape)) for use in uses]
-    known = [rule for rule in rules if rule is not None]
-    return known if len(known) == len(rules) and len({type(rule) for rule in known}) == 1 else None
+def measure_growth(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, directions: Directions) -> Growth:
+    samples = some_of(batch, PROBE_SIZES[0])
+    outputs = outputs_of(network, samples)
+    count, needed = directions.count(outputs.shape[1]), 0
+    graph = read_graph(outputs, params)
+    shapes = {name: [use.shape for use in uses] for name, uses in graph.uses.items()}
+    for name, uses in graph.uses.items():
+        rules = rules_for(uses, params[name]) if uses else None
+        if rules:
+            needed += bytes_for(rules, shapes[name], len(samples), params[name], count)
+    return Growth(len(samples), shapes, max(1, needed // len(samples)))
 
 
-def make_plan(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, directions: Directions) -> Plan:
-    plan = Plan({})
-    options: dict[str, list[set[Layout]]] = {}
-    for size in PROBE_SIZES:
-        probe = Probe(network, params, batch, size)
-        for name, found in probe.uses.items():
-            if not found or name in plan.general:
-                continue
-            rules = rules_for(found, params[name], probe.gradients[0])
-            if rules is None:
+def some_of(batch: Tensor, wanted: int) -> Tensor:
+    """So many samples from all over the batch, some repeatedly if it has not as many."""
+    places = torch.arange(wanted) * (len(batch) - 1) // (wanted - 1) if len(batch) > wanted else torch.arange(wanted)
+    return batch[(places % len(batch)).to(batch.device)]
+
+
+class Planner:
+    """Makes the plan of one part, of which the graph is at hand."""
+
+    def __init__(self, network: nn.Module, params: Mapping[str, Tensor], inputs: Tensor, growth: Growth):
+        self.network, self.params, self.inputs, self.growth = network, params, inputs, growth
+
+    def plan(self, outputs: Tensor, graph: Graph) -> Plan:
+        plan = Plan()
+        rules: dict[str, list[Rule]] = {}
+        for name, uses in graph.uses.items():
+            known = rules_for(uses, self.params[name]) if uses else []
+            if known is None:
                 plan.general.append(name)
-                continue
-            fits = [probe.layouts(use, rule) for use, rule in zip(found, rules, strict=True)]
-            options[name] = [a & b for a, b in zip(options.get(name, fits), fits, strict=True)]
-        if size == PROBE_SIZES[0]:
-            first = probe
-            plan.signature = signature_of(probe.uses)
-        if all(len(option) == 1 for name, sets in options.items() if name not in plan.general for option in sets):
-            break
-    for name, sets in options.items():
-        if name in plan.general:
-            continue
-        if all(len(option) == 1 for option in sets):
-            plan.layouts[name] = [next(iter(option)) for option in sets]
+            elif known:
+                rules[name] = known
+        if len(self.inputs) == 1:
+            options: Options = {
+                name: [{Layout(0)} if use.shape else set() for use in graph.uses[name]] for name in rules
+            }
         else:
-            plan.general.append(name)  # not to be told apart, or samples mixed with something else: loop instead
-    if plan.layouts:
-        first.verify(plan, directions)
-    return plan
-
-
-class Probe:
-    """A few samples and, for each, the gradients at every use of a random direction of its own outputs alone."""
-
-    def __init__(self, network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, size: int):
-        self.params, self.size = params, size
-        inputs = batch[torch.arange(size, device=batch.device) % len(batch)]
-        self.outputs = outputs_of(network, inputs)
-        if size == PROBE_SIZES[0]:
-            check_independent(network, inputs, self.outputs)
-        self.uses = find_uses(self.outputs, params)
-        everything = [use for found in self.uses.values() for use in found]
-        generator = torch.Generator().manual_seed(size)
-        self.direction = torch.randn(self.outputs.shape, generator=generator).to(self.outputs)
-        self.direction[-1] = 0
-        self.gradients = []
-        for j in range(size - 1):  # the last sample's rows must be left alone by all
-            only_j = torch.zeros_like(self.direction)
-            only_j[j] = self.direction[j]
-            self.gradients.append(gradients_at(self.outputs, everything, only_j))
-
-    def layouts(self, use: Use, rule: Rule) -> set[Layout]:
-        gradients = [found[use.node] for found in self.gradients]
-        return fitting(candidates(tuple(gradients[0].shape), rule.dims, self.size), gradients, self.size)
-
-    def verify(self, plan: Plan, directions: Directions) -> None:
-        """Sends to the general path what does not reproduce autograd's own gradient of the random direction, and adds
-        up what the rest needs of memory."""
-        names = list(plan.layouts)
-        truths = torch.autograd.grad(
-            self.outputs, [self.params[name] for name in names], self.direction, retain_graph=True
+            options = self.options(outputs, graph, rules)
+        for name, sets in options.items():
+            if all(len(option) == 1 for option in sets):
+                plan.layouts[name] = [next(iter(option)) for option in sets]
+            else:
+                plan.general.append(name)  # samples mixed with something else, or not to be told apart: loop instead
+                plan.undecided = plan.undecided or all(sets)
+        plan.folded = any(
+            len(layouts) > 1 or graph.uses[name][0].shape[layouts[0].dim] > len(self.inputs)
+            for name, layouts in plan.layouts.items()
         )
-        tolerance = tolerance_for(self.outputs)
-        count = directions.count(self.outputs.shape[1])
-        for name, truth in zip(names, truths, strict=True):
-            uses = self.uses[name]
-            rules = rules_for(uses, self.params[name], self.gradients[0])
-            assert rules is not None
-            # backward passes are linear: the gradients of all samples' directions are the sum of each one's
-            parts = [torch.stack([found[use.node] for found in self.gradients]).sum(0) for use in uses]
-            total = torch.zeros_like(truth, dtype=torch.promote_types(truth.dtype, torch.float32))
-            accumulator = accumulator_for(rules, plan.layouts[name], self.size, total)
-            plan.bytes_per_sample += accumulator.bytes(parts, count) // self.size
-            if not (accumulator.gradient(parts) - truth).norm() <= tolerance * truth.norm() + 1e-30:
-                del plan.layouts[name]
-                plan.general.append(name)
+        return plan
+
+    def options(self, outputs: Tensor, graph: Graph, rules: dict[str, list[Rule]]) -> Options:
+        samples, whole = len(self.inputs), graph.moves
+        options: Options = {}
+        for name, known in rules.items():
+            uses, sets = graph.uses[name], []
+            for use, rule, other in zip(uses, known, self.growth.sizes(name, uses), strict=True):
+                size = Size(use.shape, samples)
+                found = candidates(size, rule.dims, other)
+                if not found and (other is None or other.shape != use.shape):
+                    found = candidates(size, rule.dims)
+                    whole = whole or bool(found)  # grows otherwise than it did: as little is known as of moved rows
+                sets.append(found)
+            options[name] = sets if all(sets) else [set() for _ in sets]
+        if whole:
+            options = narrowed(options, graph, outputs, graph)
+        for probes in PROBE_SIZES:
+            if all(len(option) <= 1 for sets in options.values() for option in sets):
+                break
+            few = outputs_of(self.network, some_of(self.inputs, probes))
+            options = narrowed(options, graph, few, read_graph(few, self.params), samples)
+        return options
 
 
-def tolerance_for(outputs: Tensor) -> float:
-    return 1e-3 if outputs.dtype in (torch.float32, torch.float64) else 0.1
-
-
-def check_independent(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
-    """The answer to a sample must be the same alone as in a batch."""
-    alone = outputs_of(network, inputs[:1])
-    tolerance = tolerance_for(outputs)
-    scale = float(outputs.detach().abs().max())
-    if not torch.allclose(alone[0], outputs[0], rtol=tolerance, atol=tolerance * scale):
-        raise ValueError(
-            "the network answers a sample differently alone than in a batch, so per-sample gradients are not defined: "
-            "it mixes samples (BatchNorm in train mode) or draws random numbers (dropout); call network.eval()"
-        )
+def narrowed(options: Options, graph: Graph, outputs: Tensor, probed: Graph, samples: int | None = None) -> Options:
+    """What passes with and without tags from these outputs, whose graph is `probed`, leave of the options for the
+    `samples` of `graph`."""
+    everything = [use for name in options for use in probed.uses[name]]
+    if not everything:
+        return options
+    direction = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(len(outputs))).to(outputs)
+    tags = make_tags(len(outputs)).to(outputs)
+    plain = gradients_at(outputs, everything, direction)
+    tagged = gradients_at(outputs, everything, direction * tags.unsqueeze(1))
+    left: Options = {}
+    for name, sets in options.items():
+        if len(probed.uses[name]) != len(sets):
+            left[name] = [set() for _ in sets]
+            continue
+        left[name] = []
+        for option, use, like in zip(sets, probed.uses[name], graph.uses[name], strict=True):
+            size, other = Size(use.shape, len(outputs)), Size(like.shape, samples or len(outputs))
+            possible = {layout for layout in option if grows(size, other, layout.dim)}
+            left[name].append(fitting(possible, plain[use.node], tagged[use.node], tags))
+    return left

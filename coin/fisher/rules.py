@@ -7,24 +7,27 @@ Three kinds of use cover the layers networks are made of; whatever is no such us
     lookup        embeddings: gradients summed over the positions that hold the same index
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from coin.fisher.graph import Use
-from coin.fisher.layout import Layout
+
+Split = Callable[[Tensor], Tensor]  # puts the samples first, see Layout.by_sample
 
 
 @dataclass
 class Product:
     """A use as a matrix product. `inputs` gives (samples, positions, groups, columns of A)."""
 
-    inputs: Callable[[Layout, int], Tensor]
-    signal: Callable[[Tensor, Layout, int], Tensor]  # gradient to (samples, positions, groups, outputs)
+    inputs: Callable[[Split], Tensor]
+    signal: Callable[[Tensor, Split], Tensor]  # gradient to (samples, positions, groups, outputs)
     to_param: Callable[[Tensor], Tensor]  # (groups, columns, outputs) to the parameter's shape
-    dims: range = range(1)  # where the samples may be
+    groups: int
+    outputs: int
+    dims: Sequence[int] = range(1)  # where the samples may be
 
 
 @dataclass
@@ -33,7 +36,7 @@ class Elementwise:
 
     shape: tuple[int, ...]
     factor: Tensor | float
-    dims: range
+    dims: Sequence[int]
 
 
 @dataclass
@@ -42,16 +45,23 @@ class Lookup:
 
     indices: Tensor
     padding: int
-    dims: range
+    dims: Sequence[int]
 
 
 Rule = Product | Elementwise | Lookup
 
 
-def rule_for(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
-    """The rule of this use, or None where only the general path is exact. `result` is the shape of the gradient."""
+def rule_for(use: Use, param: Tensor) -> Rule | None:
+    """The rule of this use, or None where only the general path is exact."""
     make = RULES.get(use.node.name())
-    return make(use, param, result) if make else None
+    return make(use, param, use.shape) if make else None
+
+
+def rules_for(uses: list[Use], param: Tensor) -> list[Rule] | None:
+    """The rules of all uses of a parameter, or None unless all are of one kind."""
+    rules = [rule_for(use, param) for use in uses]
+    known = [rule for rule in rules if rule is not None]
+    return known if len(known) == len(rules) and len({type(rule) for rule in known}) == 1 else None
 
 
 def matrix_product(use: Use, param: Tensor, result: tuple[int, ...], saved: str, weight: int) -> Rule | None:
@@ -59,16 +69,16 @@ def matrix_product(use: Use, param: Tensor, result: tuple[int, ...], saved: str,
     if use.slot != weight:
         return None
 
-    def inputs(layout: Layout, samples: int) -> Tensor:
-        return layout.by_sample(getattr(node, saved), samples).unsqueeze(2)
+    def inputs(split: Split) -> Tensor:
+        return split(getattr(node, saved)).unsqueeze(2)
 
-    def signal(gradient: Tensor, layout: Layout, samples: int) -> Tensor:
-        return layout.by_sample(gradient, samples).unsqueeze(2)
+    def signal(gradient: Tensor, split: Split) -> Tensor:
+        return split(gradient).unsqueeze(2)
 
     def to_param(squares: Tensor) -> Tensor:
         return squares[0].T if use.transposed else squares[0]
 
-    return Product(inputs, signal, to_param)
+    return Product(inputs, signal, to_param, 1, result[-1])
 
 
 def addmm(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
@@ -94,21 +104,22 @@ def convolution(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None
     groups, kernel = node._saved_groups, tuple(param.shape[2:])
     outputs, columns = param.shape[0] // groups, param.shape[1]
 
-    def inputs(layout: Layout, samples: int) -> Tensor:
-        patches = im2col(node._saved_input, kernel, node._saved_stride, node._saved_padding, node._saved_dilation)
-        rows, positions = patches.shape[:2]  # (rows, positions, kernel, channels)
-        split = patches.reshape(rows, positions, -1, groups, columns).transpose(2, 3)
-        return layout.by_sample(split.reshape(rows, positions, groups, -1), samples).flatten(1, 2)
+    def inputs(split: Split) -> Tensor:
+        images = split(node._saved_input)  # (samples, rows of each, channels, *space)
+        settings = node._saved_stride, node._saved_padding, node._saved_dilation
+        patches = im2col(images.flatten(0, 1), kernel, *settings)  # (rows, positions, kernel, channels)
+        grouped = patches.unflatten(3, (groups, columns)).transpose(2, 3)
+        return grouped.reshape(len(images), -1, groups, patches.shape[2] * columns)
 
-    def signal(gradient: Tensor, layout: Layout, samples: int) -> Tensor:
+    def signal(gradient: Tensor, split: Split) -> Tensor:
         rows = gradient.flatten(2).transpose(1, 2).unflatten(2, (groups, outputs))
-        return layout.by_sample(rows, samples).flatten(1, 2)
+        return split(rows).flatten(1, 2)
 
     def to_param(squares: Tensor) -> Tensor:
         shaped = squares.view(groups, *kernel, columns, outputs)  # im2col puts the kernel before the channels
         return shaped.movedim(-1, 1).movedim(-1, 2).reshape(param.shape)
 
-    return Product(inputs, signal, to_param)
+    return Product(inputs, signal, to_param, groups, outputs)
 
 
 def im2col(x: Tensor, kernel, stride, padding, dilation) -> Tensor:
@@ -133,7 +144,8 @@ def im2col(x: Tensor, kernel, stride, padding, dilation) -> Tensor:
 
 
 def broadcast(param: Tensor, result: tuple[int, ...], factor: Tensor | float) -> Rule:
-    return Elementwise((1,) * (len(result) - param.ndim) + tuple(param.shape), factor, range(len(result)))
+    shape = (1,) * (len(result) - param.ndim) + tuple(param.shape)
+    return Elementwise(shape, factor, [dim for dim, size in enumerate(shape) if size == 1])
 
 
 def layer_norm(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
