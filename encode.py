@@ -1,4 +1,4 @@
-"""Codes the experts of an experiment and reports how well each is decoded: python encode.py experiment=digits code=coin"""
+"""Codes the experts of an experiment: python encode.py experiment=digits code=coin"""
 
 from coin.cli.encode import main
 

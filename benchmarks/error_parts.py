@@ -15,35 +15,26 @@ from pathlib import Path
 
 import torch
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from coin.lab.artifacts import Expert, load_expert, obtain_base, obtain_expert
+from coin.cli.configs import CONF
+from coin.cli.encode import experiment
+from coin.lab.artifacts import Expert
 from coin.lab.console import one_line_errors, quiet
-from coin.lab.store import Store
 from coin.metrics import nda_compute, nda_update
 from coin.parameters import load, trainable, weighted_sum
 from coin.report.tables import marked_down
 from coin.training.models import network_of
-from coin.training.trainers import place_of, trainer_recipe
 
 
 def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:
     """The experts that encode.py would fine-tune for these overrides, and a network to load their average into."""
-    with initialize_config_dir(str(Path("conf").resolve()), version_base="1.3"):
-        config = compose("encode", list(overrides))
-    model, pretraining, make_trainer = map(instantiate, (config.model, config.pretraining, config.trainer))
-    store, recipe = Store(config.store), trainer_recipe(OmegaConf.to_container(config.trainer, resolve=True))
-    specs = instantiate(config.experts, _convert_="all")
-    classes = next(iter(specs.values()))["data"].num_classes
-    base = obtain_base(store, model, classes, pretraining, place_of(make_trainer), False)
-    experts = []
-    for name, spec in specs.items():
-        found = obtain_expert(store, model, base, spec["data"], spec["finetune"], make_trainer, recipe, None, False)
-        experts.append(load_expert(name, found.path, model, base, spec["data"]))
-        spec["data"].setup()
-    return experts, network_of(model, base.tensors(), classes)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        planned = experiment(compose("encode", [*overrides, "train_missing=false"]))
+    workshop, classes = planned.workshop(), next(iter(planned.experts.values())).data.num_classes
+    base = workshop.base(classes)
+    experts = [planned.expert(workshop, base, name) for name in planned.experts]
+    return experts, network_of(planned.model, base.tensors(), classes)
 
 
 @torch.inference_mode()
@@ -115,11 +106,11 @@ def main() -> None:
     if not experiments:
         parser.error("give at least one experiment=NAME")
     rows, header = [], []
-    for experiment in experiments:
-        stages, ndas = parts_of(*experts_of([experiment, *shared]), arguments.count)
+    for chosen in experiments:
+        stages, ndas = parts_of(*experts_of([chosen, *shared]), arguments.count)
         header = ["experts", *stages, "NDA %", "with an exact body", "with an exact head"]
         told = [f"{100 * apart:.0f} → {100 * error:.0f}" for apart, error in stages.values()]
-        rows.append([experiment.removeprefix("experiment="), *told, *(f"{value:.2f}" for value in ndas)])
+        rows.append([chosen.removeprefix("experiment="), *told, *(f"{value:.2f}" for value in ndas)])
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "table.md").write_text(marked_down(header, rows))
     print((arguments.out / "table.md").read_text())

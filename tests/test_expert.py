@@ -2,7 +2,7 @@ import lightning as L
 import pytest
 import torch
 
-from coin.lab.artifacts import obtain_base, obtain_expert
+from coin.lab.artifacts import Workshop
 from coin.lab.store import Store
 from coin.training.batch_norm import batch_norms
 from coin.training.data import Digits
@@ -19,10 +19,17 @@ def make_trainer(**settings):
 
 
 def expert(folder, epochs=2, trainer=make_trainer, **settings):
-    store, model = Store(folder), Small(weights="none")
-    base = obtain_base(store, model, 10, Rotations(Digits()), trainer)
-    return base, obtain_expert(
-        store, model, base, Digits(labels=[0, 1]), FineTuning(epochs, 1e-3, **settings), trainer, {}
+    workshop = workshop_in(folder, trainer)
+    base = workshop.base(10)
+    return base, workshop.expert(base, Digits(labels=[0, 1]), FineTuning(epochs, 1e-3, **settings))
+
+
+def workshop_in(folder, trainer=make_trainer, model=None, pretraining=None):
+    return Workshop(
+        store=Store(folder),
+        model=model or Small(weights="none"),
+        pretraining=pretraining or Rotations(Digits()),
+        trainer=trainer,
     )
 
 
@@ -83,12 +90,11 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
 
 
 def test_rotations_see_no_labels(tmp_path):
-    store, model = Store(tmp_path), Small()
     a, b = Digits(), Digits()
     b.setup()
     b.train_set.labels = torch.zeros_like(b.train_set.labels)
-    first = obtain_base(store, model, 10, Rotations(a, epochs=1), make_trainer)
-    second = obtain_base(Store(tmp_path / "b"), model, 10, Rotations(b, epochs=1), make_trainer)
+    first = workshop_in(tmp_path, model=Small(), pretraining=Rotations(a, epochs=1)).base(10)
+    second = workshop_in(tmp_path / "b", model=Small(), pretraining=Rotations(b, epochs=1)).base(10)
     assert all(torch.equal(value, second.tensors()[name]) for name, value in first.tensors().items())
     assert first.facts["rotation_accuracy"] > 30
 
@@ -109,8 +115,8 @@ def test_a_training_killed_after_its_last_epoch_is_finished_by_the_next(tmp_path
 
 
 def test_a_training_that_diverged_does_not_continue_from_its_ashes(tmp_path):
-    store, model = Store(tmp_path), Small(weights="none")
-    base = obtain_base(store, model, 10, Rotations(Digits()), make_trainer)
+    workshop = workshop_in(tmp_path)
+    base = workshop.base(10)
     for _ in range(2):
         with pytest.raises(ValueError, match="NaN or infinite weights"):
-            obtain_expert(store, model, base, Digits(labels=[0, 1]), FineTuning(1, 1e30), make_trainer, {})
+            workshop.expert(base, Digits(labels=[0, 1]), FineTuning(1, 1e30))

@@ -142,7 +142,7 @@ class Tokens(nn.Module):
 @pytest.mark.parametrize("code", [*CODES, Coin(0.01, fisher=Probes(2))], ids=lambda code: type(code).__name__)
 def test_a_row_of_outputs_for_every_token_is_refused(code):
     base, found = experts_of(Tokens)
-    with pytest.raises(ValueError, match=r"\(4, 7, 3\) for 4 samples|\(8, 7, 3\) for 8 samples|\(2, 7, 3\) for 2"):
+    with pytest.raises(ValueError, match=r"\(\d, 7, 3\) for \d samples, expected \(samples, outputs\)"):
         coin.encode(found, [torch.randn(8, 7, 5)], code=code, base=base)
     with pytest.raises(ValueError, match="one row a sample"):
         coin.fit_decoder(Ridge(), found[0], found, [torch.randn(8, 7, 5)])

@@ -72,7 +72,7 @@ def test_a_student_is_trained_once_for_all_decoders(digits_run, tmp_path):
 def test_what_has_no_default_is_asked_for(tmp_path):
     finished = run_script("encode.py", "experiment=image_folder_splits", f"data.root={tmp_path}")
     assert finished.code == 2
-    assert "add experts.split1.data.labels=… to the command" in finished.err
+    assert "error: split1 has no default; add split1=… to the command" in finished.err
 
 
 def test_the_coded_network_is_left_complete(digits_run):

@@ -9,15 +9,25 @@ Only what a file changes on purpose is in it. (Groups below `hydra/` are not amo
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING as FIELD_MISSING
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, OmegaConf
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
+
+from coin.lab.console import Problems
+from coin.lab.store import Store
+from coin.training.ranks import device_of_job
+from coin.training.trainers import check_trainer
+
+Built = TypeVar("Built")
 
 
 def folder(name: str) -> Path:
@@ -68,6 +78,35 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(item) for item in value]
     return value
+
+
+def built(kind: type[Built], config: DictConfig, **makers: Callable[[Any], Any]) -> Built:
+    """What a config describes: its keys are the arguments of a dataclass. All that is wrong with it is said at once.
+
+    `makers` make an argument from what its part of the config describes.
+    """
+    problems = Problems()
+    makers = {"trainer": check_trainer, "store": Store, **makers}
+    names = [field.name for field in fields(kind) if field.init and field.name in config]  # type: ignore[arg-type]
+    told = {}
+    for name in sorted(names, key=lambda name: name != "trainer"):  # first: it settles who speaks
+        part = config[name]
+
+        def make(name: str = name, part: Any = part) -> Any:
+            found = instantiate(part, _convert_="all") if isinstance(part, DictConfig | ListConfig) else part
+            return makers[name](found) if name in makers else found
+
+        told[name] = problems.attempt(make)
+    problems.check()
+    return kind(**told)
+
+
+def own_device(config: DictConfig) -> None:
+    """Jobs that run side by side on one machine take its devices in turn."""
+    settings = HydraConfig.get()
+    side_by_side = settings.mode == RunMode.MULTIRUN and "joblib" in settings.launcher._target_
+    if "devices" in config.trainer:
+        config.trainer.devices = device_of_job(config.trainer, settings.job.num if side_by_side else None)
 
 
 register()

@@ -27,6 +27,7 @@ from coin.fisher.norms import FrozenBatchNorm
 from coin.fisher.rules import Rule, rules_for
 from coin.fisher.signals import gradients_at
 from coin.fisher.witnesses import WITNESSES, spread
+from coin.metrics import check_outputs
 
 Options = dict[str, list[set[Layout]]]  # for each use of each parameter, the layouts that are possible
 
@@ -72,17 +73,7 @@ class Growth:
 def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
     """(samples, outputs), and a clear word for what is not."""
     with FrozenBatchNorm():
-        outputs = network(inputs)
-    if not isinstance(outputs, Tensor):
-        raise ValueError(
-            f"the network returns {type(outputs).__name__}, the Fisher needs one tensor of outputs; "
-            "wrap the network in a module that returns its logits"
-        )
-    if outputs.ndim != 2 or len(outputs) != len(inputs):
-        raise ValueError(
-            f"the network returns {tuple(outputs.shape)} for {len(inputs)} samples, expected (samples, outputs); "
-            "wrap the network in a module that returns one row of outputs a sample"
-        )
+        outputs = check_outputs(network(inputs), len(inputs))
     if outputs.grad_fn is None:
         raise ValueError("the network's outputs depend on no parameter that requires gradients")
     return outputs

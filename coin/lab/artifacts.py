@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from coin.training.data.images import ImageData
 from coin.training.expert import ExpertModule, FineTuning
 from coin.training.models import Model, network_of, read_state_dict
 from coin.training.pretraining import TURNS, RotationModule, Rotations
-from coin.training.trainers import MakeTrainer, one_device
+from coin.training.trainers import MakeTrainer, on_one_device, trainer_recipe
 
 
 @dataclass
@@ -31,122 +31,113 @@ class Expert:
     digest: str
 
 
-def obtain_base(
-    store: Store,
-    model: Model,
-    num_classes: int,
-    pretraining: Rotations,
-    make_trainer: MakeTrainer,
-    train_missing: bool = True,
-) -> Artifact:
-    """θ_0 of this model, from the store, or built (and, for weights=rotations, pre-trained in float32) now."""
-    recipe = {"model": model.recipe(), "num_classes": num_classes}
-    name = shortened(f"{model.name}-{model_origin(model)}")
-    if model.weights == "rotations":
-        recipe |= {"pretraining": pretraining.recipe(), "trainer": {"precision": "32-true"}}
-        if not train_missing:
-            check_there(store, "bases", name, recipe)
+@dataclass(kw_only=True)
+class Workshop:
+    """Makes base models and experts of one model, or finds them in the store; a killed training goes on here."""
 
-    def make(scratch: Path) -> Made:
-        network = model.build(num_classes)
-        if model.weights != "rotations":
-            return network.state_dict(), {}
-        start = time.perf_counter()
-        usual = replace(model, head_scale=1.0)
-        body = usual.build(max(num_classes, TURNS))  # its own head; θ_0 gets the fresh one
-        L.seed_everything(pretraining.seed, verbose=False)
-        pretraining.data.seed = pretraining.seed
-        trainer = make_trainer(
-            max_epochs=pretraining.epochs,
-            logger=False,
-            enable_checkpointing=False,
-            limit_val_batches=0,
-            precision="32-true",
-            **one_device(make_trainer),  # BatchNorm's statistics are those of whole batches
-        )
-        trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
-        if trainer.interrupted:
-            raise KeyboardInterrupt
-        learned = {k: v for k, v in body.state_dict().items() if not k.startswith(model.head)}
-        network.load_state_dict(learned, strict=False)
-        facts = {
-            "rotation_accuracy": 100 * float(trainer.callback_metrics["pretrain/accuracy"]),
-            "seconds": round(time.perf_counter() - start, 2),
+    store: Store
+    model: Model
+    pretraining: Rotations
+    trainer: MakeTrainer
+    logger: Callable[..., object] | None = None
+    train_missing: bool = True
+    checkpoint_minutes: float = 5
+    compile: bool = False
+
+    def base(self, num_classes: int) -> Artifact:
+        """θ_0, from the store, or built (and, for weights=rotations, pre-trained in float32) now."""
+        model, pretraining = self.model, self.pretraining
+        recipe = {"model": model.recipe(), "num_classes": num_classes}
+        name = shortened(f"{model.name}-{model_origin(model)}")
+        if model.weights == "rotations":
+            recipe |= {"pretraining": pretraining.recipe(), "trainer": {"precision": "32-true"}}
+            self.check_there("bases", name, recipe)
+
+        def make(scratch: Path) -> Made:
+            network = model.build(num_classes)
+            if model.weights != "rotations":
+                return network.state_dict(), {}
+            start = time.perf_counter()
+            usual = replace(model, head_scale=1.0)
+            body = usual.build(max(num_classes, TURNS))  # its own head; θ_0 gets the fresh one
+            L.seed_everything(pretraining.seed, verbose=False)
+            pretraining.data.seed = pretraining.seed
+            # BatchNorm's statistics are those of whole batches
+            trainer = on_one_device(self.trainer)(
+                max_epochs=pretraining.epochs, logger=False, enable_checkpointing=False, limit_val_batches=0
+            )
+            trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
+            if trainer.interrupted:
+                raise KeyboardInterrupt
+            learned = {k: v for k, v in body.state_dict().items() if not k.startswith(model.head)}
+            network.load_state_dict(learned, strict=False)
+            facts = {
+                "rotation_accuracy": 100 * float(trainer.callback_metrics["pretrain/accuracy"]),
+                "seconds": round(time.perf_counter() - start, 2),
+            }
+            return network.state_dict(), facts
+
+        return self.store.obtain("bases", name, recipe, make, alone=True)
+
+    def expert(self, base: Artifact, data: ImageData, finetune: FineTuning) -> Artifact:
+        """The expert that is fine-tuned from this base, on these data, by this recipe."""
+        name = shortened(f"{data.name}-{data.split}-{self.model.name}")
+        recipe = {
+            "base": base.key,
+            "data": data.recipe(),
+            "batch_size": data.batch_size,
+            "finetune": asdict(finetune),
+            "trainer": trainer_recipe(getattr(self.trainer, "settings", {})),
         }
-        return network.state_dict(), facts
+        self.check_there("experts", name, recipe)
 
-    return store.obtain("bases", name, recipe, make, alone=True)
+        def make(scratch: Path) -> Made:
+            start = time.perf_counter()
+            L.seed_everything(finetune.seed, verbose=False)
+            data.seed = finetune.seed
+            network = network_of(self.model, base.tensors(), data.num_classes)
+            module = ExpertModule(network, data.num_classes, finetune.learning_rate, finetune.weight_decay)
+            if self.compile:
+                module.network.compile()
+            last = scratch / "last.ckpt"
+            if last.is_file():
+                check_readable(last)
+            trainer = self.trainer(
+                max_epochs=finetune.epochs,
+                callbacks=checkpoints(scratch, self.checkpoint_minutes),
+                plugins=[AtomicCheckpointIO()],
+                logger=self.logger(name=f"train-{name}", job_type="train", config=recipe) if self.logger else False,
+                default_root_dir=scratch,
+            )
+            module.train()  # Lightning keeps the mode it finds
+            trainer.fit(module, datamodule=data, ckpt_path=last if last.is_file() else None, weights_only=True)
+            if trainer.interrupted:
+                raise KeyboardInterrupt
+            tensors = module.network.state_dict()
+            try:
+                parameters.check_finite(tensors, f"the expert {name}")
+            except ValueError:
+                last.unlink(missing_ok=True)  # nobody wants to continue from there
+                raise
+            if "test/accuracy" not in trainer.callback_metrics or trainer.max_steps != -1:
+                # a training that was killed after its last epoch, or that ended within one
+                trainer.validate(module, datamodule=data, verbose=False)
+            accuracy = 100 * float(trainer.callback_metrics["test/accuracy"])
+            return tensors, {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 2)}
+
+        return self.store.obtain("experts", name, recipe, make)
+
+    def check_there(self, kind: str, name: str, recipe: dict) -> None:
+        if not self.train_missing and self.store.find(kind, name, recipe) is None:
+            raise ValueError(
+                f"there is no {self.store.locate(kind, name, recipe)} and train_missing=false; "
+                "make it with train.py, or set train_missing=true"
+            )
 
 
 def model_origin(model: Model) -> str:
     named = model.weights in ("none", "imagenet", "rotations")
     return str(model.weights) if named else "".join(c if c.isalnum() else "_" for c in Path(str(model.weights)).stem)
-
-
-def obtain_expert(
-    store: Store,
-    model: Model,
-    base: Artifact,
-    data: ImageData,
-    finetune: FineTuning,
-    make_trainer: MakeTrainer,
-    trainer_recipe: dict,
-    logger: Callable[..., object] | None = None,
-    train_missing: bool = True,
-    checkpoint_minutes: float = 5,
-    compiled: bool = False,
-) -> Artifact:
-    """The expert this recipe makes, from the store or by fine-tuning it now, continuing where a kill stopped it."""
-    name = shortened(f"{data.name}-{data.split}-{model.name}")
-    recipe = {
-        "base": base.key,
-        "data": data.recipe(),
-        "batch_size": data.batch_size,
-        "finetune": asdict(finetune),
-        "trainer": trainer_recipe,
-    }
-    if not train_missing:
-        check_there(store, "experts", name, recipe)
-
-    def make(scratch: Path) -> Made:
-        start = time.perf_counter()
-        L.seed_everything(finetune.seed, verbose=False)
-        data.seed = finetune.seed
-        module = ExpertModule(
-            network_of(model, base.tensors(), data.num_classes),
-            data.num_classes,
-            finetune.learning_rate,
-            finetune.weight_decay,
-        )
-        if compiled:
-            module.network.compile()
-        last = scratch / "last.ckpt"
-        if last.is_file():
-            check_readable(last)
-        trainer = make_trainer(
-            max_epochs=finetune.epochs,
-            callbacks=checkpoints(scratch, checkpoint_minutes),
-            plugins=[AtomicCheckpointIO()],
-            logger=logger(name=f"train-{name}", job_type="train", config=recipe) if logger else False,
-            default_root_dir=scratch,
-        )
-        module.train()  # Lightning keeps the mode it finds
-        trainer.fit(module, datamodule=data, ckpt_path=last if last.is_file() else None, weights_only=True)
-        if trainer.interrupted:
-            raise KeyboardInterrupt
-        tensors = module.network.state_dict()
-        try:
-            parameters.check_finite(tensors, f"the expert {name}")
-        except ValueError:
-            last.unlink(missing_ok=True)  # nobody wants to continue from there
-            raise
-        if "test/accuracy" not in trainer.callback_metrics or trainer.max_steps != -1:
-            # a training that was killed after its last epoch, or that ended within one
-            trainer.validate(module, datamodule=data, verbose=False)
-        accuracy = 100 * float(trainer.callback_metrics["test/accuracy"])
-        return tensors, {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 2)}
-
-    return store.obtain("experts", name, recipe, make)
 
 
 def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data: ImageData) -> Expert:
@@ -184,23 +175,19 @@ def stretched(expert: Expert, base: nn.Module, factor: float) -> Expert:
     return replace(expert, network=network, digest=digest_of(*network.state_dict().values()))
 
 
-def contents_of(model: Model, pretraining: Rotations, experts: Mapping[str, Mapping]) -> dict[str, str]:
-    """What lies where a config's paths point, by the path's key: moved data are the same data."""
-    found = {"model.weights": str(model.recipe()["weights"])}
-    if model.weights == "rotations":
-        found["pretraining.data.root"] = pretraining.data.recipe()["contents"]
-    for name, spec in experts.items():
-        found[f"experts.{name}.data.root"] = spec["data"].recipe()["contents"]
-        if spec["path"] is not None:
-            path = Path(spec["path"])
+@dataclass
+class Source:
+    """Where an expert comes from: fine-tuned on its data, or read from a path."""
+
+    data: ImageData
+    finetune: FineTuning
+    path: str | None = None
+
+    def contents(self, name: str) -> dict[str, str]:
+        """What lies where its paths point."""
+        found = {f"experts.{name}.data.root": self.data.recipe()["contents"]}
+        if self.path is not None:
+            path = Path(self.path)
             file = path / "tensors.safetensors" if path.is_dir() else path
             found[f"experts.{name}.path"] = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-    return found
-
-
-def check_there(store: Store, kind: str, name: str, recipe: dict) -> None:
-    if store.find(kind, name, recipe) is None:
-        raise ValueError(
-            f"there is no {store.locate(kind, name, recipe)} and train_missing=false; "
-            "make it with train.py, or set train_missing=true"
-        )
+        return found

@@ -94,8 +94,9 @@ def message(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # omegaconf adds the place as two more lines; the first names it already
     lines = [line for line in lines if not line.startswith(("full_key:", "object_type="))]
-    if lines and lines[0].startswith("Missing mandatory value: "):
-        lines.append(f"has no default; add {lines[0].split()[-1]}=… to the command")
+    missing = re.search(r"Missing mandatory value: (\S+)", text)
+    if missing:
+        lines = [f"{missing[1]} has no default; add {missing[1]}=… to the command"]
     plugin = re.search(r"Could not load 'hydra/launcher/(joblib|submitit)", text)
     if plugin:
         extra = {"joblib": "parallel", "submitit": "slurm"}[plugin[1]]

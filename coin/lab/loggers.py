@@ -90,6 +90,14 @@ def csv_logger(
     return logger
 
 
+def log_results(logger: Logger, results: Mapping) -> None:
+    """All of a run's numbers, and the end of its log."""
+    for point in results.get("history", []):
+        logger.log_metrics({f"epoch/{key}": value for key, value in point.items()}, step=point["epoch"])
+    logger.log_metrics(flat_results(results))
+    logger.finalize("success")
+
+
 def flat_results(results: Mapping) -> dict[str, float]:
     """A run's numbers under stable keys: nda, nda/EXPERT, accuracy/EXPERT, hyperparameters/NAME, seconds/PHASE, …"""
     flat = {key: results[key] for key in ("nda", "samples_nda", "coding_loss", "test_coding_loss")}

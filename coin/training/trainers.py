@@ -149,10 +149,14 @@ def place_of(trainer: partial, precision: Any = "32-true", name: str = "coding_t
     return Trainers({**settings, "precision": chosen})
 
 
-def one_device(make_trainer: MakeTrainer) -> dict[str, Any]:
-    """What to change for a Trainer on one device alone: the first of those it has."""
-    devices = getattr(make_trainer, "settings", {}).get("devices", 1)
-    return {"devices": devices[:1] if isinstance(devices, list) else 1, "num_nodes": 1, "strategy": "auto"}
+def on_one_device(make_trainer: MakeTrainer) -> MakeTrainer:
+    """Trainers in float32 on the first device alone of those that these have, with none of their other settings."""
+    if not isinstance(make_trainer, Trainers):
+        return make_trainer
+    settings = {key: value for key, value in make_trainer.settings.items() if key in PLACES}
+    devices = settings.get("devices", 1)
+    one = {"devices": devices[:1] if isinstance(devices, list) else 1, "num_nodes": 1, "strategy": "auto"}
+    return Trainers({**settings, **one, "precision": "32-true"})
 
 
 def trainer_recipe(settings: Mapping[str, Any]) -> dict:

@@ -1,0 +1,256 @@
+"""A trial of a code: experts in, a coded network and how well each expert is decoded from it out."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from coin import metrics
+from coin.codes.code import Code
+from coin.decoders import Decoder, Fitted
+from coin.decoding import decode
+from coin.fisher import Directions
+from coin.lab.artifacts import Expert
+from coin.lab.memory import Memory
+from coin.lab.store import Made, Store
+from coin.parameters import Parameters, check_alike, size_of, trainable
+from coin.problem.coding import Coding
+from coin.problem.digests import digest_of
+from coin.problem.features import WithFeatures
+from coin.problem.recipes import lasts
+from coin.problem.tuning import Tuned, Tuner
+from coin.training.data.images import ImageData
+from coin.training.prediction import Asking, Inputs
+from coin.training.samples import Samples
+from coin.training.trainers import MakeTrainer
+
+# What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
+# computed gives it the next version, so that what the old way made is not taken for what the new one makes.
+KEPT = {"fishers": 2, "outputs": 2, "students": 2}
+
+
+@dataclass(kw_only=True)
+class Trial:
+    """Codes `experts` with `code` and scores every decoded expert on its own test set.
+
+    Networks and samples go to the Trainer's device once, at the start, and all is computed there.
+    """
+
+    store: Store
+    experts: Sequence[Expert]
+    base: nn.Module
+    code: Code
+    decoder: Decoder
+    tuner: Tuner
+    beta: Sequence[float]
+    samples: Samples
+    seed: int
+    make_trainer: MakeTrainer
+    setting: dict  # what else an expert's outputs depend on: the architecture, the Trainer's precision
+    memory: Memory = field(default_factory=Memory)
+    seconds: dict[str, float] = field(default_factory=dict)
+    computing: float = 0.0  # seconds spent in this run on what is remembered
+    statistics: int = 0  # bytes of Fishers, Gram matrices and the like
+    asked_for: set[str] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        check_alike([e.network for e in self.experts], [e.name for e in self.experts])
+        self.asking = Asking(self.make_trainer)
+        self.device = self.asking.device
+        for network in (self.base, *(expert.network for expert in self.experts)):
+            network.to(self.device)
+        self.samples = self.samples.to(self.device)
+
+    def run(self) -> tuple[dict, Parameters, Parameters]:
+        """What results.json says of the run, all tensors of the coded network it says it of, and the decoder's."""
+        coding = self.coding()
+        with self.phase("outputs"):
+            coding.outputs()
+            own = self.test_outputs()
+        with self.phase("encode"):
+            tuned = self.tuner.tune(self.code, coding)
+        with self.phase("evaluate"):
+            coded = coding.network(tuned.params)
+            answers = [self.coded_answer(coded, tuned, expert.data) for expert in self.experts]
+            scores = self.evaluate(answers, tuned.decoder, own)
+        return self.results(tuned, scores), coded.state_dict(), tuned.decoder.tensors()
+
+    def coding(self) -> Coding:
+        drawn = self.samples
+        digest, base = digest_of(drawn.inputs), digest_of(*self.base.state_dict().values())
+
+        def remember(kind: str, which: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+            chosen = [self.experts[i] for i in which]
+            own = {"samples": digest, **settings}
+            if len(chosen) > 1:
+                own |= {"beta": list(self.beta), "base": base}
+            return self.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
+
+        def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
+            return self.asking.fisher(network, Inputs(torch.cat(list(batches))), directions)
+
+        def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
+            inputs = Inputs(torch.cat(list(batches)))
+            return self.asking.outputs(network, inputs, len(batches[0]), quiet=True)
+
+        networks = [e.network for e in self.experts]
+        coding = Coding(
+            networks,
+            self.beta,
+            drawn.batches(),
+            self.base,
+            drawn.labels,
+            drawn.owners,
+            self.decoder,
+            remember,
+            compute_fisher,
+            compute_outputs,
+        )
+        coding.test_score = self.quick_score
+        return coding
+
+    def remember(
+        self, kind: str, experts: Sequence[Expert], recipe: dict, compute: Callable[[], Parameters]
+    ) -> Parameters:
+        """Something about an expert, or several: computed once for all codes, decoders, candidates and, if KEPT, runs.
+
+        Its seconds count towards this run whenever they were spent, so that runs can be compared.
+        """
+        who = experts[0].digest if len(experts) == 1 else [expert.digest for expert in experts]
+        recipe = {"version": KEPT.get(kind), "expert": who, **self.setting, **recipe}
+        key = json.dumps([kind, recipe], sort_keys=True)
+
+        def timed() -> tuple[Parameters, float]:
+            start, before = time.perf_counter(), self.computing
+            made = compute()
+            took = time.perf_counter() - start - (self.computing - before)  # without what was remembered on the way
+            self.computing += took
+            return made, took
+
+        def make(scratch: Path) -> Made:
+            made, took = timed()
+            return made, {"seconds": round(took, 3)}
+
+        def find() -> tuple[Parameters, float]:
+            if kind not in KEPT or not lasts(recipe):
+                return timed()
+            name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
+            found = self.store.obtain(kind, name, recipe, make, derived=True)
+            return found.tensors(), found.facts["seconds"]
+
+        tensors, took = self.memory.recall(key, find)
+        if key not in self.asked_for:
+            self.asked_for.add(key)
+            phase = {"outputs": "outputs", "answers": "evaluate"}.get(kind, "statistics")
+            self.statistics += size_of(tensors) * (phase == "statistics")
+            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + took, 3)
+        return tensors
+
+    def test_outputs(self) -> list[list[Tensor]]:
+        """answers[i][j]: expert j's outputs on expert i's test set."""
+        return [[self.answer(other, expert.data) for other in self.experts] for expert in self.experts]
+
+    def answer(self, expert: Expert, data: ImageData) -> Tensor:
+        recipe = {"test": data.recipe()}
+        found = self.remember("outputs", [expert], recipe, lambda: {"outputs": self.predict(expert.network, data)})
+        return found["outputs"].to(self.device)
+
+    def predict(self, network: nn.Module, data: ImageData) -> Tensor:
+        data.setup()
+        assert data.test_set is not None
+        return self.asking.outputs(network, Inputs(data.test_set.images, data.transform))
+
+    def coded_answer(self, coded: nn.Module, tuned: Tuned, data: ImageData) -> Tensor:
+        """What the coded network's server says of a test set."""
+        asked = WithFeatures(coded, required=self.decoder.features)
+        recipe = {"coded": digest_of(*tuned.params.values()), "test": data.recipe()}
+        found = self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})
+        return found["answers"].to(self.device)
+
+    def quick_score(self, network: nn.Module, count: int) -> float:
+        """Average NDA, by the paper's formula, on `count` random test samples of each expert."""
+        ndas = []
+        for i, (expert, answers) in enumerate(zip(self.experts, self.test_outputs(), strict=True)):
+            test = expert.data.test_set
+            assert test is not None
+            chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
+            images, labels = test[chosen]
+            with torch.no_grad():
+                parts = [network(expert.data.transform(part.to(self.device))) for part in images.split(250)]
+            coded = torch.cat(parts).float()
+            others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
+            decoded = decode(coded, others, self.beta, i)
+            ndas.append(
+                float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels.to(self.device))))
+            )
+        return sum(ndas) / len(ndas)
+
+    def evaluate(self, answers: list[Tensor], fitted: Fitted, experts: list[list[Tensor]]) -> list[dict]:
+        scores = []
+        for i, expert in enumerate(self.experts):
+            own, answer = experts[i][i], answers[i]
+            others = {j: experts[i][j] for j in range(len(self.experts)) if j != i}
+            decoded, outputs = fitted.decode(answer, others, i), answer[:, : own.shape[1]]
+            assert expert.data.test_set is not None
+            target = expert.data.test_set.labels.to(self.device)
+            nda = metrics.NormalizedDecodingAccuracy().to(self.device)
+            nda.update(decoded, own, target)
+            scores.append(
+                {
+                    "name": expert.name,
+                    "accuracy": metrics.accuracy(own, target),
+                    "decoded_accuracy": metrics.accuracy(decoded, target),
+                    "nda": float(nda.compute()),
+                    "own_classes_nda": metrics.nda_among(target.unique(), decoded, own, target),
+                    "agreement": metrics.agreement(decoded, own),
+                    "coding_loss": metrics.coding_loss(outputs, experts[i], self.beta),
+                    "distance": distance(trainable(expert.network), dict(self.base.named_parameters())),
+                    "logit_sd": metrics.spread(own),
+                    "margin": metrics.margin(own),
+                    "decoding_error": metrics.spread(decoded - own),
+                }
+            )
+        return scores
+
+    def results(self, tuned: Tuned, scores: list[dict]) -> dict:
+        params = trainable(self.experts[0].network)
+        found = {
+            "seed": self.seed,
+            "samples": len(self.samples.labels),
+            "beta": list(self.beta),
+            "hyperparameters": {**tuned.hyperparameters, **self.code.chosen},
+            "nda": sum(score["nda"] for score in scores) / len(scores),
+            "experts": scores,
+            "coding_loss": tuned.score.coding_loss,
+            "test_coding_loss": sum(score["coding_loss"] for score in scores) / len(scores),
+            "samples_nda": tuned.score.nda,
+            "samples_divergence": tuned.score.divergence,
+            "tuning": asdict(self.tuner),
+            "folds": self.tuner.folds_for(self.code),  # that judged the candidates: its own, or the tuner's
+            "candidates": tuned.candidates,
+            "distance": distance(*(trainable(e.network) for e in self.experts[:2])) if len(self.experts) > 1 else 0.0,
+            "bytes": {
+                "coded": size_of(params),
+                "decoder": size_of(tuned.decoder.tensors()),
+                "statistics": self.statistics,
+            },
+            "seconds": self.seconds,
+        }
+        return {**found, "history": self.code.history} if self.code.history else found
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start, before = time.perf_counter(), self.computing
+        yield
+        took = time.perf_counter() - start - (self.computing - before)  # what is remembered is counted by itself
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
+
+
+def distance(params: Parameters, others: Parameters) -> float:
+    """‖θ_1 − θ_2‖ over the tensors of the first."""
+    return float(sum((p - others[name].detach()).double().square().sum() for name, p in params.items()) ** 0.5)
