@@ -299,7 +299,7 @@ def test_packing_adds_replaces_and_changes_nothing_twice(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["runs.jsonl"]
 
 
-SPOILT = [{"experts": []}, {"experts": [3]}, {"seconds": {}}, {"seed": None}, {"overrides": {"samples": 3}}]
+SPOILT = [{"experts": []}, {"experts": [3]}, {"seconds": {}}, {"seed": None}, {"overrides": []}]
 NO_RUNS = ["", "[]", "{", '{"code": "coin"}', *(json.dumps({**run("coin"), **part}) for part in SPOILT)]
 
 

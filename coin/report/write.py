@@ -31,16 +31,12 @@ def write_report(folder: Path, out: Path, console: Console | None = None) -> lis
     return written
 
 
-def comparisons(page: Path) -> list[Path]:
-    """The folders of a page, such as results/paper, that hold the packed runs of a comparison."""
-    return sorted(path.parent for path in page.glob("*/runs.jsonl"))
-
-
 def write_all(page: Path, console: Console | None = None) -> list[Path]:
-    """The report of every comparison of a page, beside its runs; what README.md quotes of them is renewed."""
+    """The report of every NAME/runs.jsonl of a page, such as results/paper; what README.md quotes of it is renewed."""
     loose = files(page, "results.json")
     if loose:
         raise ValueError(f"{loose[0]} is not packed; python -m coin.report DIR --pack {page}/NAME, and move it away")
-    written = [path for folder in comparisons(page) for path in write_report(folder, folder, console)]
+    folders = sorted(path.parent for path in page.glob("*/runs.jsonl"))
+    written = [path for folder in folders for path in write_report(folder, folder, console)]
     readme = page / "README.md"
     return [*written, readme] if readme.is_file() and fill(readme) else written
