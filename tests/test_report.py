@@ -266,6 +266,11 @@ def test_loose_runs_are_no_comparison(tmp_path):
     write(tmp_path / "results" / "other", [run("coin")])
     with pytest.raises(ValueError, match=r"other/0/results\.json is not packed; .* --pack"):
         write_all(tmp_path / "results")
+    (tmp_path / "results" / "other" / "0" / "results.json").unlink()
+    (tmp_path / "results" / "zeroes").mkdir()
+    (tmp_path / "results" / "zeroes" / "runs.jsonl").write_text("<<<<<<< HEAD\n")
+    with pytest.raises(ValueError, match=r"line 1 of .*zeroes/runs\.jsonl is no results\.json of a run"):
+        write_all(tmp_path / "results")
     assert not (tmp_path / "results" / "tables" / "table.md").exists()
 
 

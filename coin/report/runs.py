@@ -69,7 +69,7 @@ def parse(text: str, where: str) -> dict:
         if lacking or not isinstance(run.get("overrides", {}), dict):
             raise ValueError(f"it lacks {', '.join(lacking) or 'overrides'}")
     except ValueError as error:
-        raise ValueError(f"{where} is no results.json of a run ({error}); move it away") from error
+        raise ValueError(f"{where} is no results.json of a run ({error}); mend or remove it") from error
     return run
 
 
