@@ -266,6 +266,11 @@ def test_loose_runs_are_no_comparison(tmp_path):
     write(tmp_path / "results" / "other", [run("coin")])
     with pytest.raises(ValueError, match=r"other/0/results\.json is not packed; .* --pack"):
         write_all(tmp_path / "results")
+    (tmp_path / "results" / "other" / "0" / "results.json").unlink()
+    (tmp_path / "results" / "zeroes").mkdir()
+    (tmp_path / "results" / "zeroes" / "runs.jsonl").write_text("<<<<<<< HEAD\n")
+    with pytest.raises(ValueError, match=r"line 1 of .*zeroes/runs\.jsonl is no results\.json of a run"):
+        write_all(tmp_path / "results")
     assert not (tmp_path / "results" / "tables" / "table.md").exists()
 
 
@@ -299,7 +304,7 @@ def test_packing_adds_replaces_and_changes_nothing_twice(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["runs.jsonl"]
 
 
-SPOILT = [{"experts": []}, {"experts": [3]}, {"seconds": {}}, {"seed": None}, {"overrides": {"samples": 3}}]
+SPOILT = [{"experts": []}, {"experts": [3]}, {"seconds": {}}, {"seed": None}, {"overrides": []}]
 NO_RUNS = ["", "[]", "{", '{"code": "coin"}', *(json.dumps({**run("coin"), **part}) for part in SPOILT)]
 
 

@@ -9,13 +9,11 @@ from pathlib import Path
 from coin.lab.console import console, one_line_errors
 from coin.report.quotes import fill
 from coin.report.runs import pack
-from coin.report.write import comparisons, write_all, write_report
+from coin.report.write import write_all, write_report
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m coin.report", description="Tables and figures from a folder of runs."
-    )
+    parser = argparse.ArgumentParser("python -m coin.report", description="Tables and figures from a folder of runs.")
     parser.add_argument("folder", type=Path, help="a folder with results.json or runs.jsonl files anywhere below it")
     parser.add_argument("--out", type=Path, help="where to write them (default: beside runs.jsonl, or the folder)")
     parser.add_argument("--pack", type=Path, metavar="NAME", help="write no report; add the runs to NAME/runs.jsonl")
@@ -30,7 +28,7 @@ def main() -> None:
                 raise ValueError("--pack writes no report: first pack, then make the report with --out or --fill")
             console.print(pack(folder, arguments.pack))
             return
-        if comparisons(folder) and not arguments.out:
+        if any(folder.glob("*/runs.jsonl")) and not arguments.out:
             written = write_all(folder, console)
         else:
             written = write_report(folder, arguments.out or folder, console)

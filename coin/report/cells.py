@@ -2,9 +2,9 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from coin.report import paper
 from coin.report.runs import IGNORED, TRAINING, settings_of
@@ -17,8 +17,6 @@ CODES = ["average", "task_arithmetic", "regmean", "regmean_conv", "distillation"
          "coin_balanced", "coin_kfac", "matched", "coin_refined"]  # fmt: skip
 DECODERS = ["analytic", "ridge", "features"]
 
-T = TypeVar("T")
-
 
 @dataclass
 class Cell:
@@ -29,6 +27,7 @@ class Cell:
     decoder: str
     variant: dict[str, str]  # the settings that vary within the collection
     runs: list[dict]  # by seed
+    best: bool = False  # whether no average of the experiment is higher
 
     @property
     def name(self) -> str:
@@ -52,13 +51,17 @@ class Cell:
     @property
     def row(self) -> tuple:
         """Where it is in a column: codes in the paper's order, others behind; settings by size."""
-        values = [size(value) for value in self.variant.values()]
-        return place(self.code, CODES), place(self.decoder, DECODERS), values, list(self.variant)
+        settings = [(number(value), value, key) for key, value in self.variant.items()]
+        return place(self.code, CODES), place(self.decoder, DECODERS), settings
 
     @property
     def first(self) -> dict:
         """The first draw; runs of older versions, which tell less of their experts, come last."""
         return min(self.runs, key=lambda run: "distance" not in run)
+
+    def number(self, key: str) -> float:
+        """Its place on the axis of a setting; infinite where it has none."""
+        return number(self.variant.get(key, ""))
 
     @property
     def experts(self) -> list[str]:
@@ -82,10 +85,11 @@ class Cell:
         run = self.runs[0]
         overrides = run.get("overrides", {})
         other = [key for key in overrides if key not in AS_THE_PAPER and not key.startswith("hydra.")]
-        if self.decoder != "analytic" or other or overrides.get("model", "resnet50") != "resnet50":
+        setting = self.decoder, overrides.get("model", "resnet50"), run["samples"], run["beta"]
+        if other or setting != ("analytic", "resnet50", 200, [0.5, 0.5]):
             return None
-        numbers = paper.nda(self.experiment, self.code, run["samples"], run["beta"])
-        return None if numbers is None else numbers[2 if expert is None else expert]
+        numbers = paper.NDA.get(self.code, {}).get(self.experiment)
+        return numbers and numbers[2 if expert is None else expert]
 
     def seconds(self) -> float:
         """Of encoding, with the statistics (Fishers, Gram matrices) it rests on, whenever they were computed."""
@@ -104,23 +108,19 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def number(text: str) -> float:
-    """A setting as a place on an axis: a number, or the first of a list (β); NaN where it is neither."""
+    """A setting as a place on an axis: a number, or the first of a list (β); infinite, so behind all, if neither."""
     try:
-        return float(text.strip("[]").split(",")[0])
+        value = float(text.strip("[]").split(",")[0])
     except ValueError:
-        return math.nan
-
-
-def size(text: str) -> tuple[float, str]:
-    """Sorts settings: numbers, then words."""
-    return math.inf if math.isnan(number(text)) else number(text), text
+        value = math.inf
+    return value if math.isfinite(value) else math.inf
 
 
 def place(name: str, order: Sequence[str]) -> tuple[int, str]:
     return order.index(name) if name in order else len(order), name
 
 
-def distinct(values: Iterable[T]) -> list[T]:
+def distinct(values: Iterable[str]) -> list[str]:
     """In the order of their first appearance."""
     return list(dict.fromkeys(values))
 
@@ -132,37 +132,36 @@ def by_experiment(cells: Sequence[Cell]) -> list[list[Cell]]:
 def curves(cells: Sequence[Cell]) -> list[str]:
     """The settings that take more than two numbers: NDA is drawn against them. A seed is no size."""
     keys = distinct(key for cell in cells for key in cell.variant if key != TRAINING)
-    numbers = {key: {number(cell.variant[key]) for cell in cells if key in cell.variant} for key in keys}
-    return [key for key in keys if len({x for x in numbers[key] if not math.isnan(x)}) > 2]
+    return [key for key in keys if len({cell.number(key) for cell in cells} - {math.inf}) > 2]
 
 
 def cells_of(runs: Sequence[dict]) -> list[Cell]:
     """Runs grouped by experiment, code and whatever else varies among them; of runs with one seed the last counts."""
     settings = [settings_of(run) for run in runs]
-    values: dict[tuple[str, str], set] = {}
-    for key in {key for chosen in settings for key in chosen}:
-        for run, chosen in zip(runs, settings, strict=True):
-            values.setdefault((run["experiment"], key), set()).add(chosen.get(key))
-    varying = sorted({key for (_, key), found in values.items() if len(found) > 1})  # within an experiment
+    keys = {key for chosen in settings for key in chosen}
+    values = {(run["experiment"], key, s.get(key)) for run, s in zip(runs, settings, strict=True) for key in keys}
+    counts = Counter((experiment, key) for experiment, key, _ in values)
+    varying = sorted({key for (_, key), count in counts.items() if count > 1})  # within an experiment
     names = names_of(varying, settings)
     groups: dict[tuple, dict[int, dict]] = {}
     for run, chosen in zip(runs, settings, strict=True):
         variant = tuple({names[key]: chosen[key] for key in varying if key in chosen}.items())
         group = run["experiment"], run["code"], run.get("decoder", "analytic"), variant
         groups.setdefault(group, {})[run["seed"]] = run
-    cells = [Cell(e, c, d, dict(v), [runs[s] for s in sorted(runs)]) for (e, c, d, v), runs in groups.items()]
+    cells = [Cell(e, c, d, dict(v), [draws[s] for s in sorted(draws)]) for (e, c, d, v), draws in groups.items()]
+    for rivals in by_experiment(cells):
+        top = max((cell.nda()[0] for cell in rivals if math.isfinite(cell.nda()[0])), default=math.nan)
+        for cell in rivals:
+            cell.best = cell.nda()[0] == top
     return sorted(cells, key=lambda cell: (place(cell.experiment, paper.EXPERIMENTS), cell.row))
 
 
 def names_of(keys: Sequence[str], settings: Sequence[dict[str, str]]) -> dict[str, str]:
     """Short names: the last word, or as many as tell two settings apart; those that are always equal share one."""
     columns = {key: tuple(chosen.get(key) for chosen in settings) for key in keys}
-    names = {}
-    for key in keys:
-        words = key.split(".")
-        for i in range(len(words) - 1, -1, -1):
-            name = ".".join(words[i:])
-            if all(columns[k] == columns[key] for k in keys if f".{k}".endswith(f".{name}")):
-                break
-        names[key] = name
-    return names
+
+    def plain(name: str, key: str) -> bool:
+        return all(columns[other] == columns[key] for other in keys if f".{other}".endswith(f".{name}"))
+
+    tails = {key: [key.split(".", i)[-1] for i in range(key.count("."), -1, -1)] for key in keys}
+    return {key: next((name for name in tails[key] if plain(name, key)), key) for key in keys}

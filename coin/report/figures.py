@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
+from typing import Any
 
 import matplotlib
 
@@ -14,12 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from coin.report.cells import Cell, by_experiment, curves, distinct, number
+from coin.report.cells import Cell, by_experiment, curves, distinct
 
 AXES = {"samples": "samples P", "damping": "damping λ", "beta": "weight β₁ of the first expert"}
 NDA = "average NDA, %"
 MARKERS = "osD^v<>P*Xhp"
 STYLES = ["-", "--", ":"]
+COLORS = [f"C{i}" for i in range(10)]
 Panels = list[tuple[Axes, list[Cell]]]
 
 
@@ -55,34 +58,26 @@ def panels(groups: Sequence[list[Cell]], x: str, y: str = NDA, height: float = 3
     return figure, drawn
 
 
-def color(name: str, names: Sequence[str]) -> str:
-    return f"C{names.index(name) % 10}"
+def looks(names: Sequence[str], choice: Sequence[str]) -> dict[str, str]:
+    return dict(zip(names, cycle(choice), strict=False))
 
 
-def marker(name: str, names: Sequence[str]) -> str:
-    return MARKERS[names.index(name) % len(MARKERS)]
-
-
-def height(deviation: float) -> float:
-    """Of an error bar."""
-    return 0 if math.isnan(deviation) else deviation
-
-
-def finish(figure: Figure, handles: Sequence = (), below: bool = False) -> Figure:
-    """With one legend for all panels, what has the same name once."""
+def finish(figure: Figure, handles: Sequence = (), **place: Any) -> Figure:
+    """With one legend for all panels that have none of their own: what has the same name is in it once."""
     figure.tight_layout()
-    named = {handle.get_label(): handle for handle in handles}
-    if below and named:
-        figure.legend(handles=[*named.values()], loc="upper center", bbox_to_anchor=(0.5, 0), ncols=len(named))
-    elif named:
-        figure.legend(handles=[*named.values()], loc="center left", bbox_to_anchor=(1, 0.5))
+    bare = [axis for axis in figure.axes if not axis.get_legend()]
+    every = [*handles, *(handle for axis in bare for handle in axis.get_legend_handles_labels()[0])]
+    named = {handle.get_label(): handle for handle in every}
+    if named:
+        figure.legend(handles=[*named.values()], **place or {"loc": "center left", "bbox_to_anchor": (1, 0.5)})
     return figure
 
 
 def bars(cells: Sequence[Cell]) -> Figure:
     """Average NDA of every code, a panel an experiment, a bar a decoder, the paper's number as a mark."""
     decoders = distinct(cell.decoder for cell in cells)
-    every = distinct(map(Cell.code_without, cells))
+    several = len(decoders) > 1
+    hues = looks(decoders if several else distinct(map(Cell.code_without, cells)), COLORS)
     groups = by_experiment(cells)
     rows = max(len({cell.code_without() for cell in group}) for group in groups)
     figure, drawn = panels(groups, NDA, "", height=1.2 + 0.35 * rows * max(1, 0.6 * len(decoders)))
@@ -92,10 +87,9 @@ def bars(cells: Sequence[Cell]) -> Figure:
         for d, decoder in enumerate(decoders):
             own = [cell for cell in group if cell.decoder == decoder]
             places = [codes.index(cell.code_without()) + (d - (len(decoders) - 1) / 2) * width for cell in own]
-            means, deviations = [cell.nda()[0] for cell in own], [height(cell.nda()[1]) for cell in own]
-            colors = [color(c.code_without(), every) for c in own] if len(decoders) == 1 else color(decoder, decoders)
-            label = decoder if len(decoders) > 1 else None
-            axis.barh(places, means, height=width, xerr=deviations, color=colors, alpha=0.85, label=label)
+            means, deviations = [cell.nda()[0] for cell in own], [cell.nda()[1] for cell in own]
+            look: dict = {"color": [hues[decoder if several else cell.code_without()] for cell in own], "alpha": 0.85}
+            axis.barh(places, means, width, xerr=deviations, label=decoder if several else None, **look)
             marks = [(cell.paper(), place) for cell, place in zip(own, places, strict=True) if cell.paper() is not None]
             if marks:
                 axis.plot(*zip(*marks, strict=True), marker="D", color="black", linestyle="none", label="paper")
@@ -105,40 +99,35 @@ def bars(cells: Sequence[Cell]) -> Figure:
         shown = [value for cell in group for value in (cell.nda()[0], cell.paper()) if value is not None]
         lowest = min(filter(math.isfinite, shown), default=0)
         axis.set_xlim(max(0, math.floor((lowest - 10) / 10) * 10), 102)
-    return finish(figure, handles_of(drawn), below=True)
-
-
-def handles_of(drawn: Panels) -> list:
-    return [handle for axis, _ in drawn for handle in axis.get_legend_handles_labels()[0]]
+    return finish(figure, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=len(decoders) + 1)
 
 
 def costs(cells: Sequence[Cell]) -> Figure:
     """Average NDA against the seconds of encoding: a marker a code, a colour a decoder, or a code if there is one."""
     decoders = distinct(cell.decoder for cell in cells)
     codes = distinct(map(Cell.code_without, cells))
-    several = len(decoders) > 1
+    several, marks = len(decoders) > 1, looks(codes, MARKERS)
+    hues = looks(decoders if several else codes, COLORS)
     figure, drawn = panels(by_experiment(cells), "seconds of encoding")
     for axis, group in drawn:
         for cell in group:
             code, x = cell.code_without(), max(cell.seconds(), 1e-2)
-            look = color(cell.decoder, decoders) if several else color(code, codes)
-            axis.plot(x, cell.nda()[0], marker=marker(code, codes), color=look, linestyle="none")
+            hue = hues[cell.decoder if several else code]
+            axis.plot(x, cell.nda()[0], marker=marks[code], color=hue, linestyle="none")
         axis.set_xscale("log")
-    looks = [(d, color(d, decoders), "s") for d in decoders if several]
-    looks += [(code, "grey" if several else color(code, codes), marker(code, codes)) for code in codes]
-    handles = [Line2D([], [], color=hue, marker=mark, linestyle="none", label=name) for name, hue, mark in looks]
-    return finish(figure, handles)
+    named = [(d, hues[d], "s") for d in decoders if several]
+    named += [(code, "grey" if several else hues[code], marks[code]) for code in codes]
+    return finish(figure, [Line2D([], [], color=c, marker=m, linestyle="none", label=name) for name, c, m in named])
 
 
 def distances(cells: Sequence[Cell]) -> Figure:
     """Average NDA against the distance of the experts, a colour a code; the best code of a setting tells it."""
-    names = distinct(cell.name for cell in cells)
+    hues = looks(distinct(cell.name for cell in cells), COLORS)
     figure, drawn = panels(by_experiment(cells), "‖θ₁ − θ₂‖, distance of the experts", height=4.2)
     for axis, group in drawn:
-        for name in names:
+        for name, hue in hues.items():
             own = [cell for cell in group if cell.name == name]
-            x, y = [cell.distance for cell in own], [cell.nda()[0] for cell in own]
-            axis.plot(x, y, "o", color=color(name, names), label=name)
+            axis.plot([c.distance for c in own], [c.nda()[0] for c in own], "o", color=hue, label=name)
         tops = {" ".join(cell.settings()): cell for cell in sorted(group, key=lambda cell: cell.nda()[0])}
         for text, cell in tops.items():
             spot = (cell.distance, cell.nda()[0])
@@ -150,14 +139,13 @@ def distances(cells: Sequence[Cell]) -> Figure:
 def errors(cells: Sequence[Cell]) -> Figure:
     """NDA of every expert against how large decoding errors are beside its margins: a colour a code."""
     names = distinct(cell.name for cell in cells)
-    x_label = "error of a decoded output / median margin of the expert"
-    figure, [(axis, _)] = panels([list(cells)], x_label, "NDA of an expert, %", height=4.2)
+    x = "error of a decoded output / median margin of the expert"
+    figure, [(axis, _)] = panels([list(cells)], x, "NDA of an expert, %", height=4.2)
     axis.set_title("")
-    for name in names:
+    for name, hue, mark in zip(names, cycle(COLORS), cycle(MARKERS), strict=False):
         experts = [e for cell in cells if cell.name == name for run in cell.runs for e in run["experts"]]
-        x = [expert["decoding_error"] / expert["margin"] for expert in experts]
-        y = [expert["nda"] for expert in experts]
-        axis.plot(x, y, marker(name, names), color=color(name, names), alpha=0.7, label=name)
+        ratios = [expert["decoding_error"] / expert["margin"] for expert in experts]
+        axis.plot(ratios, [expert["nda"] for expert in experts], mark, color=hue, alpha=0.7, label=name)
     axis.set_xlim(left=0)
     axis.legend(fontsize=7)
     return finish(figure)
@@ -166,32 +154,27 @@ def errors(cells: Sequence[Cell]) -> Figure:
 def against(cells: Sequence[Cell], key: str) -> Figure:
     """Average NDA against one setting, a line for each combination of everything else: a colour a code, a style a
     decoder. What has no value of the setting is drawn across, for comparison."""
-    decoders = distinct(cell.decoder for cell in cells)
-    codes = distinct(cell.code_without(key) for cell in cells)
+    styles = looks(distinct(cell.decoder for cell in cells), STYLES)
+    hues = looks(distinct(cell.code_without(key) for cell in cells), COLORS)
     figure, drawn = panels(by_experiment(cells), AXES.get(key, key))
     for axis, group in drawn:
-        lines: dict[str, list[tuple[float, float, float]]] = {}
-        looks: dict[str, dict] = {}
-        for cell in group:
-            place, hue = number(cell.variant.get(key, "")), color(cell.code_without(key), codes)
-            if math.isnan(place):
-                label = cell.label if key in cell.variant else f"{cell.label}, no {key}"
-                axis.axhline(cell.nda()[0], label=label, color=hue, linestyle="-.", linewidth=1)
-            else:
-                mean, deviation = cell.nda()
-                lines.setdefault(cell.label_without(key), []).append((place, mean, height(deviation)))
-                style = STYLES[decoders.index(cell.decoder) % len(STYLES)]
-                looks[cell.label_without(key)] = {"color": hue, "linestyle": style}
-        for label, points in lines.items():
-            x, y, deviations = zip(*sorted(points), strict=True)
-            axis.errorbar(x, y, yerr=deviations, marker="o", capsize=3, label=label, **looks[label])
-        values = sorted({x for points in lines.values() for x, _, _ in points})
+        for cell in (cell for cell in group if math.isinf(cell.number(key))):
+            label = cell.label if key in cell.variant else f"{cell.label}, no {key}"
+            hue = hues[cell.code_without(key)]
+            axis.axhline(cell.nda()[0], label=label, color=hue, linestyle="-.", linewidth=1)
+        numbered = [cell for cell in group if math.isfinite(cell.number(key))]
+        for label in distinct(cell.label_without(key) for cell in numbered):
+            own = [cell for cell in numbered if cell.label_without(key) == label]
+            x, y, deviations = zip(*sorted((cell.number(key), *cell.nda()) for cell in own), strict=True)
+            look: dict = {"color": hues[own[0].code_without(key)], "linestyle": styles[own[0].decoder]}
+            axis.errorbar(x, y, yerr=deviations, marker="o", capsize=3, label=label, **look)
+        values = sorted({cell.number(key) for cell in numbered})
         if values and values[0] > 0 and values[-1] / values[0] >= 10:
             axis.set_xscale("log")
         if 1 < len(values) <= 8:  # what was run, rather than round numbers
             axis.set_xticks(values, [f"{value:g}" for value in values])
             axis.minorticks_off()
-    return finish(figure, handles_of(drawn))
+    return finish(figure)
 
 
 def has_curves(run: dict) -> bool:

@@ -3,14 +3,8 @@
 They are for a ResNet-50, P = 200 and β = (0.5, 0.5).
 """
 
-EXPERIMENTS = (
-    "mnist_splits",
-    "fashion_mnist_splits",
-    "cifar10_splits",
-    "mnist_fashion",
-    "cifar10_fashion",
-    "cifar10_mnist",
-)
+EXPERIMENTS = ("mnist_splits", "fashion_mnist_splits", "cifar10_splits",
+               "mnist_fashion", "cifar10_fashion", "cifar10_mnist")  # fmt: skip
 
 NDA: dict[str, dict[str, tuple[float, float, float]]] = {
     code: dict(zip(EXPERIMENTS, rows, strict=True))
@@ -27,10 +21,3 @@ NDA: dict[str, dict[str, tuple[float, float, float]]] = {
                  (80.36, 83.99, 82.17), (89.12, 85.86, 87.49), (92.89, 84.34, 88.62)],
     }.items()
 }  # fmt: skip
-
-
-def nda(experiment: str, code: str, samples: int, beta: list[float]) -> tuple[float, float, float] | None:
-    """The paper's number for a run like this one, or None where it has none."""
-    if samples != 200 or beta != [0.5, 0.5]:
-        return None
-    return NDA.get(code, {}).get(experiment)

@@ -13,9 +13,10 @@ IGNORED = {"seed", "experiment", "code", "decoder", "store", "sweeps", "data.roo
            "train_missing", "trainer"}  # fmt: skip
 TRAINING = "train_seed"  # of the experts; `seed` draws the samples
 
+# What a report is made from; a run tells more.
 NUMBER = (int, float)
-PARTS: dict[str, Any] = {"code": str, "experiment": str, "seed": int, "samples": int, "beta": list, "nda": NUMBER,
-                         "experts": list, "seconds": dict}  # fmt: skip
+RUN: dict[str, Any] = {"code": str, "experiment": str, "seed": int, "samples": int, "beta": list, "nda": NUMBER,
+                       "experts": [{"name": str, "nda": NUMBER}], "seconds": {"encode": NUMBER}}  # fmt: skip
 
 
 def write_results(folder: Path, results: dict) -> None:
@@ -65,35 +66,28 @@ def unpack(path: Path) -> list[dict]:
 def parse(text: str, where: str) -> dict:
     try:
         run = json.loads(text, object_hook=undefined)
-        check(run)
+        lacking = [key for key, shape in RUN.items() if not (isinstance(run, dict) and fits(run.get(key), shape))]
+        if lacking or not isinstance(run.get("overrides", {}), dict):
+            raise ValueError(f"it lacks {', '.join(lacking) or 'overrides'}")
     except ValueError as error:
-        raise ValueError(f"{where} is no results.json of a run ({error}); move it away") from error
+        raise ValueError(f"{where} is no results.json of a run ({error}); mend or remove it") from error
     return run
 
 
-def check(run: Any) -> None:
-    """Refuses what a report could not be made from."""
-    if not isinstance(run, dict):
-        raise ValueError(f"it is a {type(run).__name__}")
-    wrong = [key for key, kind in PARTS.items() if not isinstance(run.get(key), kind)]
-    if wrong:
-        raise ValueError(f"it lacks {', '.join(wrong)}")
-    named = [e for e in run["experts"] if isinstance(e, dict) and isinstance(e.get("name"), str)]
-    if not named or not all(isinstance(expert.get("nda"), NUMBER) for expert in named) or named != run["experts"]:
-        raise ValueError("its experts lack a name or an NDA")
-    if not isinstance(run["seconds"].get("encode"), NUMBER):
-        raise ValueError("it lacks seconds.encode")
-    overrides = run.get("overrides", {})
-    if not isinstance(overrides, dict) or not all(isinstance(value, str) for value in overrides.values()):
-        raise ValueError("its overrides are no texts")
+def fits(value: Any, shape: Any) -> bool:
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(fits(value.get(key), part) for key, part in shape.items())
+    if isinstance(shape, list):
+        return isinstance(value, list) and bool(value) and all(fits(item, shape[0]) for item in value)
+    return isinstance(value, shape)
 
 
 def settings_of(run: dict) -> dict[str, str]:
     """What tells a run from others beside its code, decoder, experiment and seed: overrides, the seed of its experts'
     training, and how it was tuned."""
     overrides = run.get("overrides", {})
-    chosen = {k: v for k, v in overrides.items() if k not in IGNORED and not k.startswith("hydra.")}
-    chosen[TRAINING] = overrides.get(TRAINING, "0")  # said or not, it is the default
+    chosen = {k: str(v) for k, v in overrides.items() if k not in IGNORED and not k.startswith("hydra.")}
+    chosen.setdefault(TRAINING, "0")  # said or not, it is the default
     if "tuning" in run:  # a sweep's file may have chosen it
         chosen |= {"tuning": run["tuning"]["criterion"], "tuning.folds": str(run["tuning"]["folds"])}
     return chosen
@@ -114,14 +108,11 @@ def pack(folder: Path, into: Path) -> str:
     if into.is_file() or into.name == path.name:
         raise ValueError(f"{into} is no folder; give the one whose runs.jsonl is meant, such as results/PAGE/NAME")
     packed = unpack(path) if path.is_file() else []
-    every = [(identity(run), line_of(run)) for run in [*packed, *collect(folder)]]
+    runs = [*packed, *collect(folder)]
+    every = [(identity(run), json.dumps(defined(run), separators=(",", ":"), allow_nan=False)) for run in runs]
     kept = dict(every)
     replaced = sum(kept[key] != line for key, line in every)
     into.mkdir(parents=True, exist_ok=True)
     replace(path, "".join(kept[key] + "\n" for key in sorted(kept)))
     new = len(kept) - len({identity(run) for run in packed})
     return f"{path}: {len(kept)} runs, {new} of them new, {replaced} replaced by a later one of the same settings"
-
-
-def line_of(run: dict) -> str:
-    return json.dumps(defined(run), separators=(",", ":"), allow_nan=False)

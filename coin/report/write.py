@@ -1,19 +1,23 @@
 """Writes a collection of runs as tables and figures, and shows it in the terminal."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 from rich.console import Console
 
 from coin.report import figures, tables
-from coin.report.cells import cells_of
+from coin.report.cells import Cell, cells_of
 from coin.report.quotes import fill
 from coin.report.runs import collect, files
 
 
 def write_report(folder: Path, out: Path, console: Console | None = None) -> list[Path]:
     """Tables (Markdown, CSV, LaTeX) and figures (PNG and SVG) of all runs below `folder`."""
-    cells = cells_of(collect(folder))
+    return write_cells(cells_of(collect(folder)), out, console)
+
+
+def write_cells(cells: Sequence[Cell], out: Path, console: Console | None) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in tables.texts(cells).items():
@@ -31,16 +35,12 @@ def write_report(folder: Path, out: Path, console: Console | None = None) -> lis
     return written
 
 
-def comparisons(page: Path) -> list[Path]:
-    """The folders of a page, such as results/paper, that hold the packed runs of a comparison."""
-    return sorted(path.parent for path in page.glob("*/runs.jsonl"))
-
-
 def write_all(page: Path, console: Console | None = None) -> list[Path]:
-    """The report of every comparison of a page, beside its runs; what README.md quotes of them is renewed."""
+    """The report of every NAME/runs.jsonl of a page, such as results/paper; what README.md quotes of it is renewed."""
     loose = files(page, "results.json")
     if loose:
         raise ValueError(f"{loose[0]} is not packed; python -m coin.report DIR --pack {page}/NAME, and move it away")
-    written = [path for folder in comparisons(page) for path in write_report(folder, folder, console)]
+    found = {path.parent: cells_of(collect(path.parent)) for path in sorted(page.glob("*/runs.jsonl"))}  # all or none
+    written = [path for folder, cells in found.items() for path in write_cells(cells, folder, console)]
     readme = page / "README.md"
     return [*written, readme] if readme.is_file() and fill(readme) else written
