@@ -61,9 +61,9 @@ def test_neither_batch_size_nor_memory_matters(name):
 
 
 ORDERS = [(6,), (1, 6), (6, 1), (3, 7), (2, 5, 2), (12, 4)]
-# Some of their rows follow the data, or lie in no regular way: these may take the general path.
+# Their rows follow the data or the number of samples, or lie in no regular way: these may take the general path.
 IRREGULAR = {"flipped", "rolled", "frames shuffled apart", "another way for odd batches", "another way for other data",
-             "sorted by contents", "sorted, put back", "sorted by a matrix", "activations as a table",
+             "sorted by contents", "sorted, put back", "sorted by a matrix", "activations as a table", "pads",
              "packed by a mask", "dispatched to slots", "recurrent, packed", "tied apart", "experts"}  # fmt: skip
 
 

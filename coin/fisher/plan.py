@@ -2,10 +2,10 @@
 
 A plan holds for one graph: the same operations, shapes and settings (`Graph.digest`), the number of samples among them.
 
-1. Three samples, run before the batch is cut into parts, show how tensors grow with the samples (`Growth`): which
+1. Two samples, run before the batch is cut into parts, show how tensors grow with the samples (`Growth`): which
    dimension holds them, how many positions each sample has, how much memory it needs.
 2. Where that leaves several layouts possible, tags (see `layout`) decide, on a few samples of the part. Where rows are
-   moved by indices, or grow otherwise than in those three, they are read off the whole part instead.
+   moved by indices, or grow otherwise than in those two, they are read off the whole part instead.
 3. While the part is treated, three of its samples, as different as there are, are witnesses (see `witnesses`): their
    squares have to be autograd's own. Whatever disagrees takes the general path, for this part already.
 4. Later parts with the same graph lie alike as far as the graph knows. Where positions are folded into the samples'
@@ -80,7 +80,7 @@ def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def measure_growth(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, directions: Directions) -> Growth:
-    samples = some_of(batch, PROBE_SIZES[0])
+    samples = some_of(batch, 2)
     outputs = outputs_of(network, samples)
     count, needed = directions.count(outputs.shape[1]), 0
     graph = read_graph(outputs, params)
