@@ -55,7 +55,7 @@ def measure(pixels: int, samples: int) -> str:
     drawn = [step.positions / step.all_positions for step in schedule.steps.values()]
     return (
         f"| {pixels} | {samples} | {used:.2f} | {seconds:.0f} | {first.samples} to {last.samples} of {4 * samples} | "
-        f"{100 * min(drawn):.0f} to {100 * max(drawn):.0f} % | {len(schedule.parts)} |"
+        f"{100 * min(drawn):.2g} to {100 * max(drawn):.3g} % | {len(schedule.parts)} |"
     )
 
 

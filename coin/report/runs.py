@@ -10,7 +10,7 @@ from coin.training.ranks import is_first
 
 # Overrides that tell neither one setting from another nor belong in a table.
 IGNORED = {"seed", "experiment", "code", "decoder", "store", "sweeps", "data.root", "logger", "save_coded",
-           "train_missing", "trainer"}  # fmt: skip
+           "train_missing", "trainer", "trainer.enable_progress_bar"}  # fmt: skip
 TRAINING = "train_seed"  # of the experts; `seed` draws the samples
 
 # What a report is made from; a run tells more.
