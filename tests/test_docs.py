@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
 
 from coin.cli.configs import CONF
 from coin.report.quotes import QUOTE, quotation
@@ -28,7 +29,7 @@ SPEC = [
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.M)
 COMMAND = re.compile(r"python +(train|encode)\.py\b((?:\\\n|[^\n`#;&])*)")
-CHOICE = re.compile(r"`([a-z_]+)=([\w|]+)`")
+SETTINGS = re.compile(r"`((?:[a-z_][\w./]*=[^\s`(]+ ?)+)`")  # `fisher=probes fisher.probes=10`
 PLACEHOLDER = re.compile(r"[A-Z]+|…")  # sweeps=NAME
 
 
@@ -110,13 +111,33 @@ def test_a_command_names_options_that_exist(script, words):
         compose(script, overrides=told)
 
 
+@pytest.fixture(scope="module")
+def configs():
+    """One for each code and each experiment, with all that either has to be set."""
+    variants = [f"code={path.stem}" for path in (CONF / "code").glob("*.yaml")]
+    variants += ["experiment=cifar10_mnist", "experiment=image_folder_splits", "fisher=probes"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield [compose("train"), *(compose("encode", overrides=[variant]) for variant in variants)]
+
+
 @pages()
-def test_a_choice_that_is_named_can_be_chosen(page):
-    for group, options in CHOICE.findall(page.read_text()):
-        folder = CONF / group if (CONF / group).is_dir() else ROOT / group
-        if folder.is_dir() and not PLACEHOLDER.fullmatch(options):
-            for option in options.split("|"):
-                assert (folder / f"{option}.yaml").is_file(), f"{page}: {group}={option}"
+def test_a_setting_that_is_named_can_be_set(page, configs):
+    for word in (word for span in SETTINGS.findall(prose(page)) for word in span.split()):
+        key, _, value = word.partition("=")
+        folder = ROOT / key if key == "sweeps" else CONF / key
+        if folder.is_dir():
+            for option in value.split("|"):
+                known = (folder / f"{option}.yaml").is_file() or PLACEHOLDER.fullmatch(option)
+                assert known, f"{page}: there is no {key}={option}"
+        elif not key.startswith("hydra."):
+            assert any(has(config, key) for config in configs), f"{page}: nothing is called {key}"
+
+
+def has(config, key: str) -> bool:
+    """Whether a config has a place of that name, whatever is in it."""
+    above, _, last = key.replace("NAME", "split1").rpartition(".")
+    part = OmegaConf.select(config, above) if above else config
+    return isinstance(part, DictConfig) and last in list(part)
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
@@ -130,6 +151,17 @@ def test_pages_quote_what_is_there(page):
 def test_python_on_a_page_runs(page):
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
         exec(compile(block, str(page), "exec"), {})
+
+
+def test_what_is_shown_as_a_diff_is_there():
+    blocks = re.findall(r"^```diff\n(.*?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.S | re.M)
+    assert len(blocks) == 4  # a code, a decoder, a data set, a model
+    for line in "".join(blocks).splitlines():
+        if line.startswith("+++ b/"):
+            file = ROOT / line.removeprefix("+++ b/")
+            lines = file.read_text().splitlines()
+        else:
+            assert line[1:] in lines, f"{file.relative_to(ROOT)} has no {line[1:]}"
 
 
 def test_the_picture_of_the_house_is_that_of_today():
