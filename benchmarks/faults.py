@@ -18,16 +18,16 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.processes import ROOT, Limit, Process
+
 TRAIN = ["data.labels=[0,1,2,3,4]", "data.batch_size=32", "finetune.epochs=12", "checkpoint_minutes=0.0001"]
 ENCODE = ["experts.split1.finetune.epochs=3", "experts.split2.finetune.epochs=3", "student_learning_rate=1e-3"]
 
@@ -55,27 +55,16 @@ class Place:
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(
-        self, script: str, *args: str, logger: str = "csv", limit: tuple[int, int] | None = None, **settings
-    ) -> subprocess.Popen:
-        """Starts a script; `limit` is a resource and how much of it there is."""
-
-        def prepare() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background shell would have it ignored
-            if limit:
-                resource.setrlimit(limit[0], (limit[1], limit[1]))
-
-        command = [sys.executable, str(ROOT / script), *args, f"store={self.store}", f"logger={logger}"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "WANDB_SILENT": "true", **settings.pop("env", {})}
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            preexec_fn=prepare,
-            **settings,
+        self,
+        script: str,
+        *args: str,
+        logger: str = "csv",
+        limit: Limit | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "WANDB_SILENT": "true", **(env or {})}
+        return Process(
+            ROOT / script, [*args, f"store={self.store}", f"logger={logger}"], self.folder, environment, limit
         )
 
     def run(self, script: str, *args: str, **settings) -> tuple[int, str]:
@@ -95,7 +84,7 @@ class Place:
         return [json.loads(p.read_text())["nda"] for p in sorted(self.folder.glob("outputs/**/results.json"))]
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: float = 120) -> bool:
+def wait_for(condition: Callable[[], bool], process: Process, seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         if condition():
@@ -104,7 +93,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: 
     return False
 
 
-def stop(process: subprocess.Popen, how: int) -> bool:
+def stop(process: Process, how: int) -> bool:
     """Sends the signal and waits for the end; whether it was the signal that ended it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, how)

@@ -1,18 +1,29 @@
-"""Real processes: what comes out does not depend on how many there are."""
+"""Real processes: what comes out does not depend on how many there are.
+
+Ranks add in another order, so everything is equal up to float32 rounding, and training amplifies rounding: weights are
+compared by norms, accuracies by counting images.
+"""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-import torch
 from conftest import ROOT
 from safetensors.torch import load_file
 
+# a single sample is left for the last batch, of one expert in training and of the other in its test: rank 1 has none
+FEW = ["experts.split1.data.batch_size=41", "experts.split2.data.batch_size=64", "samples=51"]
+FEW += ["experts.split1.finetune.epochs=6", "experts.split2.finetune.epochs=6"]
+# candidates far apart, judged by what is continuous: rounding does not choose
+TUNED = ["code=coin_balanced", "decoder=features", "tuning=coding_loss", "code.grid=[1e-3,1]", "code.scales=[1,2]"]
+STUDENT = ["code=distillation", "code.epochs=3"]
 
-def run(folder, *overrides):
+
+def start(folder, *overrides):
     command = [
         sys.executable,
         "encode.py",
@@ -20,29 +31,52 @@ def run(folder, *overrides):
         f"store={folder / 'store'}",
         f"hydra.run.dir={folder / 'run'}",
     ]
-    environment = {
-        k: v for k, v in os.environ.items() if k not in ("LOCAL_RANK", "RANK", "WORLD_SIZE", "PL_GLOBAL_SEED")
-    }
-    environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(
-        [*command, *overrides], cwd=ROOT, capture_output=True, text=True, env=environment, timeout=300
+    ranks = ("LOCAL_RANK", "RANK", "WORLD_SIZE", "PL_GLOBAL_SEED")
+    environment = {k: v for k, v in os.environ.items() if k not in ranks} | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*command, *FEW, *overrides],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    return json.loads((folder / "run" / "results.json").read_text()), done.stdout
 
 
-FEW = ["experts.split1.finetune.epochs=2", "experts.split2.finetune.epochs=2", "samples=51"]
-FEW += ["model.weights=none"]  # no pre-training: faster
-# a single sample is left for the last batch, of one expert in training and of the other in its test: rank 1 has none
-FEW += ["experts.split1.data.batch_size=61", "experts.split2.data.batch_size=95"]
+def finish(process, folder):
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, out[-4000:]
+    return folder, json.loads((folder / "run" / "results.json").read_text()), out
+
+
+def at_once(folders, commands):
+    """Both of a comparison side by side: most of the time they import."""
+    started = [start(folder, *command) for folder, command in zip(folders, commands, strict=True)]
+    return [finish(process, folder) for process, folder in zip(started, folders, strict=True)]
 
 
 @pytest.fixture(scope="module")
-def one_and_two(tmp_path_factory):
+def trained(digits_run, tmp_path_factory):
+    """Experts from one θ_0, trained, coded and decoded by one rank and by two."""
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
-    one = run(folders[0], *FEW, "code.damping=0.01", "trainer=cpu")
-    two = run(folders[1], *FEW, "code.damping=0.01", "trainer=ddp_cpu")
-    return folders, one, two
+    for folder in folders:
+        shutil.copytree(Path(os.environ["COIN_STORE"]) / "bases", folder / "store" / "bases")
+    return at_once(folders, [[*TUNED, "trainer=cpu"], [*TUNED, "trainer=ddp_cpu"]])
+
+
+@pytest.fixture(scope="module")
+def recoded(trained, tmp_path_factory):
+    """The experts that one rank trained, taken by one rank and by two."""
+
+    def copied(name):
+        folder = tmp_path_factory.mktemp(name)
+        for kind in ("bases", "experts"):
+            shutil.copytree(trained[0][0] / "store" / kind, folder / "store" / kind)
+        return folder
+
+    student = at_once([copied("one"), copied("two")], [[*STUDENT, "trainer=cpu"], [*STUDENT, "trainer=ddp_cpu"]])
+    two = copied("coded")
+    return {"coded": (trained[0], finish(start(two, *TUNED, "trainer=ddp_cpu"), two)), "student": student}
 
 
 def tensors(folder, kind, name=""):
@@ -50,42 +84,43 @@ def tensors(folder, kind, name=""):
     return load_file(path / "tensors.safetensors")
 
 
-def test_experts_trained_on_two_ranks_are_those_of_one(one_and_two):
-    (first, second), *_ = one_and_two
+def difference(one, two):
+    """‖one − two‖ / ‖one‖ over all tensors."""
+    apart = sum(float((two[key].double() - value.double()).square().sum()) for key, value in one.items())
+    return (apart / sum(float(value.double().square().sum()) for value in one.values())) ** 0.5
+
+
+def images_apart(one, two, test_images=449):
+    """By how many of an expert's test images the two differ at most: right by itself, or right when decoded."""
+    return max(
+        abs(a[key] - b[key]) / 100 * test_images
+        for a, b in zip(one["experts"], two["experts"], strict=True)
+        for key in ("accuracy", "decoded_accuracy")
+    )
+
+
+def test_experts_trained_on_two_ranks_are_those_of_one(trained):
+    (first, one, _), (second, two, out) = trained
+    assert min(expert["accuracy"] for expert in one["experts"]) > 80  # they have learnt something
+    base = tensors(first, "bases")
     for name in ("digits-0-4", "digits-5-9"):
-        one, two = tensors(first, "experts", name), tensors(second, "experts", name)
-        for key, value in one.items():
-            torch.testing.assert_close(two[key], value, rtol=1e-3, atol=1e-4)
-
-
-def test_the_fisher_and_the_nda_of_two_ranks_are_those_of_one(one_and_two):
-    (first, second), (one, _), (two, out) = one_and_two
-    a, b = tensors(first, "fishers", "digits-0-4"), tensors(second, "fishers", "digits-0-4")
-    for key, value in a.items():
-        assert float((b[key] - value).norm() / value.norm()) < 1e-2  # of experts that differ by rounding
-    assert two["nda"] == pytest.approx(one["nda"], abs=1.5)
+        a, b = (tensors(folder, "experts", name) for folder in (first, second))
+        went = {key: value - base[key] for key, value in a.items()}
+        assert difference(went, {key: value - base[key] for key, value in b.items()}) < 0.02
+        assert difference(tensors(first, "fishers", name), tensors(second, "fishers", name)) < 0.02
+    assert images_apart(one, two) < 5
     assert out.count("results: ") == 1  # rank 0 alone speaks
 
 
-CODES = [["code=coin_balanced", "decoder=features"], ["code=distillation", "code.epochs=3"]]
-
-
-@pytest.mark.parametrize("code", CODES, ids=str)
-def test_the_same_experts_are_coded_and_decoded_alike_by_one_rank_and_two(code, one_and_two, tmp_path):
-    found = []
-    for trainer in ("cpu", "ddp_cpu"):
-        folder = tmp_path / trainer
-        for kind in ("bases", "experts"):
-            shutil.copytree(one_and_two[0][0] / "store" / kind, folder / "store" / kind)
-        found.append((folder, run(folder, *FEW, *code, f"trainer={trainer}")[0]))
-    (first, one), (second, two) = found
+@pytest.mark.parametrize("code", ["coded", "student"])
+def test_the_same_experts_are_coded_and_decoded_alike_by_one_rank_and_two(code, recoded):
+    (first, one, _), (second, two, out) = recoded[code]
     assert two["hyperparameters"] == one["hyperparameters"]
-    assert [e["nda"] for e in two["experts"]] == pytest.approx([e["nda"] for e in one["experts"]], abs=1e-6)
-    assert two["coding_loss"] == pytest.approx(one["coding_loss"], rel=1e-3)
-    coded = [load_file(folder / "run" / "coded.safetensors") for folder in (first, second)]
-    for key, value in coded[0].items():
-        torch.testing.assert_close(coded[1][key], value, rtol=1e-3, atol=1e-5)
-    if "distil" not in code[0]:
+    for a, b in zip(one["candidates"], two["candidates"], strict=True):
+        assert b["coding_loss"] == pytest.approx(a["coding_loss"], rel=1e-3)
+    assert difference(*(load_file(folder / "run" / "coded.safetensors") for folder in (first, second))) < 1e-4
+    assert images_apart(one, two) < 2
+    if code == "coded":
         a, b = tensors(first, "fishers", "digits-0-4"), tensors(second, "fishers", "digits-0-4")
-        for key, value in a.items():
-            assert float((b[key] - value).norm() / value.norm()) < 1e-5
+        assert difference(a, b) < 1e-5
+    assert out.count("results: ") == 1

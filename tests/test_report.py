@@ -1,11 +1,9 @@
 import csv
 import json
 import math
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, run_script
 
 from coin.report import collect, pack, write_report, write_results
 from coin.report.cells import cells_of
@@ -98,12 +96,11 @@ def test_a_folder_without_runs_or_with_a_broken_one_is_refused(tmp_path):
 
 def test_the_command(tmp_path):
     write(tmp_path / "runs", [run("coin")])
-    command = [sys.executable, "-m", "coin.report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "table.md").exists() and "cifar10_splits" in done.stdout
-    done = subprocess.run([*command[:3], str(tmp_path / "absent")], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("error: ")
+    done = run_script("coin.report", str(tmp_path / "runs"), "--out", str(tmp_path / "out"))
+    assert done.code == 0, done.err
+    assert (tmp_path / "out" / "table.md").exists() and "cifar10_splits" in done.out
+    done = run_script("coin.report", str(tmp_path / "absent"))
+    assert done.code == 2 and done.err.startswith("error: ")
 
 
 def with_experts(results, distance, margin=4.0):
@@ -316,10 +313,9 @@ def test_what_is_no_run_is_not_packed(text, tmp_path):
     broken = write(tmp_path / "b", [run("average")]) / "broken" / "results.json"
     broken.parent.mkdir()
     broken.write_text(text)
-    command = [sys.executable, "-m", "coin.report", str(tmp_path / "b"), "--pack", str(file.parent)]
     if text == "[]":  # once by the command, which says it in one line
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1 and "is no results.json of a run" in done.stderr
+        done = run_script("coin.report", str(tmp_path / "b"), "--pack", str(file.parent))
+        assert done.code == 2 and done.err.count("\n") == 1 and "is no results.json of a run" in done.err
     with pytest.raises(ValueError, match=r"broken/results\.json is no results\.json of a run"):
         pack(tmp_path / "b", file.parent)
     assert file.read_bytes() == before

@@ -3,12 +3,13 @@
 import copy
 import json
 import os
+import re
 import struct
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import run_script
+from conftest import ROOT, run_script
 from hydra.errors import ConfigCompositionException
 from safetensors.torch import load_file, save_file
 from wandb.proto.wandb_internal_pb2 import Record
@@ -40,10 +41,21 @@ def test_the_first_command_decodes_two_experts(digits_run):
         assert expert["accuracy"] > 90
         assert expert["nda"] == pytest.approx(100 * expert["decoded_accuracy"] / expert["accuracy"], rel=1e-4)
     assert results["nda"] == pytest.approx(sum(e["nda"] for e in results["experts"]) / 2)
-    assert results["nda"] > 80
     assert results["coding_loss"] > 0 and results["seconds"]["encode"] > 0
     for words in ("split1", "split2", "average", "NDA", str(folder), "wandb sync"):
         assert words in finished.out
+
+
+def test_the_first_command_prints_what_the_readme_shows(digits_run):
+    """To the point that results/demonstration finds over threads, kernels and training seeds."""
+    shown = (ROOT / "README.md").read_text().split("coin on digits")[1].split("```")[0]
+    damping = float(re.search(r"damping=([0-9.e-]+)", shown).group(1))
+    cells = {line[0]: list(map(float, line[1:])) for line in re.findall(r"│ (\w+) +" + r"│ +([0-9.]+) " * 4, shown)}
+    results = results_of(digits_run[0])
+    assert results["hyperparameters"]["damping"] == damping
+    assert results["nda"] == pytest.approx(cells["average"][2], abs=1)
+    for expert in results["experts"]:
+        assert expert["accuracy"] == pytest.approx(cells[expert["name"]][0], abs=2)
 
 
 def test_experts_are_brought_nearer_to_the_base_model(digits_run, tmp_path):
@@ -92,13 +104,31 @@ def test_again_it_reuses_everything_and_says_the_same(digits_run, tmp_path):
     assert one == two
 
 
-def test_from_scratch_the_same_config_gives_the_same_numbers(digits_run, tmp_path):
-    finished = run_script("encode.py", f"hydra.run.dir={tmp_path / 'run'}", "logger=csv", f"store={tmp_path / 'store'}")
+@pytest.fixture(scope="module")
+def from_scratch(digits_run, tmp_path_factory):
+    """The first command again, with an empty store and two secrets in its environment."""
+    folder = tmp_path_factory.mktemp("scratch")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("A_SECRET", "correct-horse-battery-staple")
+        patched.setenv("WANDB_API_KEY", "0123456789abcdef" * 3)
+        finished = run_script("encode.py", f"hydra.run.dir={folder / 'run'}", f"store={folder / 'store'}")
     assert finished.code == 0, finished.err
-    one, two = results_of(digits_run[0]), results_of(tmp_path / "run")
+    return folder
+
+
+def test_from_scratch_the_same_config_gives_the_same_numbers(digits_run, from_scratch):
+    one, two = results_of(digits_run[0]), results_of(from_scratch / "run")
     for results in (one, two):
         results.pop("seconds"), results.pop("overrides")
     assert one == two
+
+
+def test_logs_hold_no_environment_and_no_key(from_scratch):
+    files = [path for path in from_scratch.rglob("*") if path.is_file()]
+    assert any("wandb" in str(path) for path in files)
+    for path in files:
+        raw = path.read_bytes()
+        assert b"correct-horse" not in raw and b"0123456789abcdef" not in raw, path
 
 
 def read_offline_run(path):
@@ -247,7 +277,9 @@ def test_bad_experts_are_refused(change, words, digits_run, tmp_path):
 
 
 def test_an_expert_of_another_base_is_refused(digits_run):
-    finished = run_script("train.py", "data.labels=[0,1,2,3,4]", "model.seed=1", "logger=csv", "finetune.epochs=1")
+    finished = run_script(
+        "train.py", "data.labels=[0,1,2,3,4]", "model.weights=none", "logger=csv", "finetune.epochs=1"
+    )
     path = finished.out.split("expert: ")[1].split()[0]
     refused = run_script("encode.py", f"experts.split1.path={path}", "logger=csv")
     assert refused.code == 2 and "share one base model" in refused.err
@@ -280,6 +312,7 @@ def test_a_limit_of_steps_is_the_experts_alone(digits_run, tmp_path):
     assert len(results["history"]) == 3  # 75 steps
     folders = [line.split(": ")[1] for line in finished.out.splitlines() if line.startswith("expert ")]
     for folder, expert in zip(folders, results["experts"], strict=True):
-        assert json.loads((Path(folder) / "record.json").read_text())["facts"]["accuracy"] == pytest.approx(
-            expert["accuracy"], abs=1e-3
-        )
+        accuracy = json.loads((Path(folder) / "record.json").read_text())["facts"]["accuracy"]
+        assert accuracy == pytest.approx(
+            expert["accuracy"], abs=0.3
+        )  # one of 449 images: other batches round otherwise

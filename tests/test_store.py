@@ -1,14 +1,13 @@
 import json
-import multiprocessing
 import os
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
 
+from benchmarks.processes import SERVER
 from coin.lab.store import Store
+from coin.training.ranks import run_name
 
 
 def made(value=1.0):
@@ -91,8 +90,7 @@ def hang(root, started):
 
 
 def test_two_processes_make_it_once(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    both = [context.Process(target=slow, args=(tmp_path, tmp_path / "log")) for _ in range(2)]
+    both = [SERVER.Process(target=slow, args=(tmp_path, tmp_path / "log")) for _ in range(2)]
     for process in both:
         process.start()
     for process in both:
@@ -102,7 +100,7 @@ def test_two_processes_make_it_once(tmp_path):
 
 
 def test_a_killed_owner_does_not_block_the_next(tmp_path):
-    process = multiprocessing.get_context("spawn").Process(target=hang, args=(tmp_path, tmp_path / "started"))
+    process = SERVER.Process(target=hang, args=(tmp_path, tmp_path / "started"))
     process.start()
     while not (tmp_path / "started").exists():
         time.sleep(0.05)
@@ -111,14 +109,21 @@ def test_a_killed_owner_does_not_block_the_next(tmp_path):
     assert Store(tmp_path).obtain("experts", "a", {}, made()).path.is_dir()
 
 
+def names(environment, found):
+    launched = ("COIN_RUN", "SLURM", "MASTER", "TORCHEL")
+    for key in [key for key in os.environ if key.startswith(launched)]:
+        del os.environ[key]
+    os.environ.update(environment)
+    found.put((run_name(), run_name()))
+
+
 def test_ranks_of_a_run_name_it_alike_and_runs_differently():
     def name(**environment):
-        inherited = {
-            k: v for k, v in os.environ.items() if not k.startswith(("COIN_RUN", "SLURM", "MASTER", "TORCHEL"))
-        }
-        code = "from coin.training.ranks import run_name; print(run_name(), run_name())"
-        done = subprocess.run([sys.executable, "-c", code], env=inherited | environment, capture_output=True, text=True)
-        first, second = done.stdout.split()
+        found = SERVER.SimpleQueue()
+        process = SERVER.Process(target=names, args=(environment, found))
+        process.start()
+        process.join()
+        first, second = found.get()
         assert first == second
         return first
 

@@ -1,5 +1,6 @@
 """The sweep files, and what a multirun leaves behind."""
 
+import functools
 import json
 import math
 import re
@@ -10,6 +11,7 @@ from conftest import ROOT, run_script
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from test_configs import composed
 
+composes = functools.cache(lambda *overrides: composed("encode", *overrides))  # sweeps share most of their jobs
 SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
 WANDB = sorted((ROOT / "sweeps" / "wandb").glob("*.yaml"))
 
@@ -40,12 +42,12 @@ def test_a_sweep_says_what_it_runs_and_every_job_composes(path):
     grid = choices(params_of(path))
     assert int(re.search(r"# (\d+) runs", lines[2]).group(1)) == math.prod(map(len, grid.values()))
     assert any(line.startswith("# Expected:") for line in lines)
-    composed("encode", f"sweeps={path.stem}")
+    composes(f"sweeps={path.stem}")
     for key, values in grid.items():
         group = "/".join(key.split(".")) if key in ("code", "experiment") else key
         rest = [f"{k}={v[0]}" for k, v in grid.items() if k != key and k in ("code", "experiment")]
         for value in values:
-            composed("encode", *rest, f"{group}={value}")
+            composes(*rest, f"{group}={value}")
 
 
 @pytest.mark.parametrize("path", [p for p in SWEEPS if "experiment" in params_of(p)], ids=lambda p: p.stem)

@@ -18,11 +18,15 @@ TURNS = 4
 
 @dataclass
 class Rotations:
-    """Pre-training on `data` by telling 0°, 90°, 180° and 270° apart."""
+    """Pre-training on `data` by telling 0°, 90°, 180° and 270° apart.
+
+    Few, small steps: enough for the BatchNorm statistics that fine-tuning freezes, and every machine makes nearly the
+    same θ_0 in spite of rounding.
+    """
 
     data: ImageData
-    epochs: int = 10
-    learning_rate: float = 3e-3
+    epochs: int = 4
+    learning_rate: float = 1e-4
     seed: int = 0
 
     def __post_init__(self) -> None:
