@@ -89,6 +89,41 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path):
     assert all(torch.equal(value, whole.tensors()[name]) for name, value in resumed.tensors().items())
 
 
+class StopBefore(L.Callback):
+    """Between the last batch of an epoch and its end, or before a batch."""
+
+    def __init__(self, epoch, batch=None):
+        self.epoch, self.batch = epoch, batch
+
+    def on_validation_start(self, trainer, pl_module):
+        if trainer.current_epoch == self.epoch and self.batch is None:
+            raise Stopped
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if (trainer.current_epoch, batch_idx) == (self.epoch, self.batch):
+            raise Stopped
+
+
+def test_a_training_killed_at_the_end_of_an_epoch_and_within_a_later_one_ends_with_the_same_bits(tmp_path):
+    def workshop(folder, *stops):
+        def make(callbacks=(), **settings):
+            return make_trainer(callbacks=[*callbacks, *stops], **settings)
+
+        found = workshop_in(tmp_path / folder, make)
+        found.checkpoint_minutes = 1e-6  # after every batch
+        return found
+
+    def train(folder, *stops):
+        shop, data = workshop(folder, *stops), Digits(labels=[0, 1], batch_size=32)
+        return shop.expert(shop.base(10), data, FineTuning(5, 1e-3))
+
+    for stop in (StopBefore(1), StopBefore(3, 2)):
+        with pytest.raises(Stopped):
+            train("a", stop)
+    resumed, whole = train("a"), train("b")
+    assert all(torch.equal(value, whole.tensors()[name]) for name, value in resumed.tensors().items())
+
+
 def test_rotations_see_no_labels(tmp_path):
     a, b = Digits(), Digits()
     b.setup()

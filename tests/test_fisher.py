@@ -408,8 +408,8 @@ class Tuple(nn.Linear):
         (Checkpointed(), "activation checkpointing"),
         (Tuple(3, 3), "returns tuple"),
         (nn.Sequential(nn.Linear(3, 3), nn.Flatten(0)), r"expected \(samples, outputs\)"),
-        (nn.Sequential(nn.Linear(3, 3), nn.Unflatten(1, (3, 1))), r"returns \(\d, 3, 1\).*one row of outputs a sample"),
-        (nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), r"returns \(\d,\).*one row of outputs a sample"),
+        (nn.Sequential(nn.Linear(3, 3), nn.Unflatten(1, (3, 1))), r"returns \(\d, 3, 1\).*one row a sample"),
+        (nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), r"returns \(\d,\).*one row a sample"),
         (nn.Linear(3, 3).requires_grad_(False), "no parameter of the network requires gradients"),
     ],
 )

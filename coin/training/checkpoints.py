@@ -50,13 +50,14 @@ def checkpoints(folder: Path, minutes: float) -> list[Callback]:
 
 
 class BetweenSteps(ModelCheckpoint):
-    """Never while gradients are accumulated: those are no part of a checkpoint."""
+    """Never while gradients are accumulated, which are no part of a checkpoint, nor after the last step of an epoch:
+    that is its end's to write, and Lightning, going on from there, would miscount the epochs that follow."""
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = batch_idx + 1
-        if step % trainer.accumulate_grad_batches == 0 or step == trainer.num_training_batches:
+        if step % trainer.accumulate_grad_batches == 0 and step != trainer.num_training_batches:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
