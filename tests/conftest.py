@@ -1,6 +1,7 @@
 import contextlib
 import io
 import os
+import re
 import runpy
 import sys
 from dataclasses import dataclass
@@ -44,6 +45,15 @@ def run_script(name: str, *args: str) -> Finished:
             console.console.file = None
             sys.argv = argv
     return Finished(code, out.getvalue(), err.getvalue())
+
+
+def shown_in_the_readme() -> tuple[float, dict[str, list[float]]]:
+    """λ, and accuracy, decoded accuracy, NDA and agreement of the experts and their average, in the first table."""
+    shown = (ROOT / "README.md").read_text().split("coin on digits")[1].split("```")[0]
+    rows = re.findall(r"│ (\w+) +" + r"│ +([0-9.]+) " * 4, shown)
+    damping = re.search(r"damping=([0-9.e-]+)", shown)
+    assert damping and len(rows) == 3
+    return float(damping.group(1)), {name: [float(cell) for cell in cells] for name, *cells in rows}
 
 
 @pytest.fixture(scope="session", autouse=True)

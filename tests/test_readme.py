@@ -2,7 +2,7 @@
 
 import re
 
-from conftest import ROOT
+from conftest import ROOT, shown_in_the_readme
 
 
 def test_the_snippet_for_people_with_their_own_networks_runs(capsys):
@@ -18,6 +18,19 @@ def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
     top = readme.split("## ")[0]
     assert "pip install -e . && python encode.py" in top and "pip install -e '.[test]' && pytest" in top
     assert "pip install --quiet -e '.[test]'\npytest" in ci
+
+
+def test_the_first_table_is_a_run_of_the_demonstration_whose_runs_agree_within_a_point():
+    page = (ROOT / "results" / "demonstration" / "README.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| [\w ]+ \| \d", line)]
+    assert len({(row[0], row[1]) for row in rows}) == 15
+    averages = [float(row[-1]) for row in rows]
+    assert max(averages) - min(averages) <= 1
+    damping, shown = shown_in_the_readme()
+    first, second, average = (shown[name] for name in ("split1", "split2", "average"))
+    assert [damping, first[0], second[0], first[2], second[2], average[2]] in [
+        list(map(float, row[2:])) for row in rows
+    ]
 
 
 def test_every_option_is_named_in_the_readme_or_the_docs():
