@@ -54,7 +54,8 @@ def test_three_equal_experts_code_to_themselves(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("name", CODES)
+# of RegMean and K-FAC the statistics are of layers' inputs, which are rounded within the network
+@pytest.mark.parametrize("name", [name for name in CODES if name not in ("coin_kfac", "regmean")])
 def test_half_precision_is_the_double_precision_code_rounded_once(name, dtype):
     base, found = experts(3, make=network)
     half = problem_of(found, base, dtype)
@@ -67,8 +68,6 @@ def test_half_precision_is_the_double_precision_code_rounded_once(name, dtype):
     # the same Fishers: those of half-precision networks are as rough as their gradients
     fishers = double.fishers()
     half.compute_fisher = lambda network, *_: {k: v.float() for k, v in fishers[half.experts.index(network)].items()}
-    if name in ("coin_kfac", "regmean"):
-        pytest.skip("their statistics are of layers' inputs, which are rounded within the network")
     ours, truth = encoded(CODES[name], half), encoded(CODES[name], double)
     for key, value in truth.items():
         once = 0.51 * torch.finfo(dtype).eps * 2 * value.abs() + 2e-4 * value.abs().max()

@@ -176,3 +176,10 @@ def test_what_a_killed_writer_left_is_cleaned_up(tmp_path):
     (left / "tensors.safetensors").write_bytes(b"half")
     store.obtain("experts", "a", {}, made())
     assert not left.exists()
+
+
+def test_tied_weights_are_kept_under_both_names(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    network[1].weight = network[0].weight
+    tensors = Store(tmp_path).obtain("experts", "a", {}, lambda scratch: (network.state_dict(), {})).tensors()
+    assert torch.equal(tensors["0.weight"], network[0].weight) and torch.equal(tensors["1.weight"], network[0].weight)

@@ -183,10 +183,11 @@ def shortened(name: str) -> str:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Writes contiguous CPU tensors and returns the file's sha256; the file appears complete or not at all."""
-    plain = {
-        name: value.detach().to("cpu", memory_format=torch.contiguous_format).contiguous()
-        for name, value in tensors.items()
-    }
+    plain: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        value = value.detach().to("cpu", memory_format=torch.contiguous_format).contiguous()
+        shared = value.data_ptr() in {other.data_ptr() for other in plain.values()}  # tied weights
+        plain[name] = value.clone() if shared else value
     fresh = path.with_name(f".{path.name}.new")
     save_file(plain, fresh)
     with open(fresh, "rb") as file:
