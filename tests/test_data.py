@@ -192,3 +192,11 @@ def test_bad_folders_of_images_are_refused(tmp_path):
         (empty / name).mkdir(parents=True)
     with pytest.raises(ValueError, match="no training image"):
         ImageFolder(empty).setup()
+
+
+def test_a_preparation_of_ones_own_is_part_of_the_recipe():
+    class Inverted(Digits):
+        def transform(self, images):
+            return -super().transform(images)
+
+    assert Inverted().recipe() != Digits().recipe()

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from coin.problem.recipes import class_name
+
 Batch = tuple[Tensor, Tensor]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -160,13 +162,15 @@ class ImageData(L.LightningDataModule, abc.ABC):
     def recipe(self) -> dict:
         """What determines this data, as plain data: contents and preparation, not the folder they lie in."""
         self.setup()
-        return {
+        found = {
             "name": self.name,
             "contents": self._fingerprint,
             "labels": self.split,
             "image_size": self.image_size,
             "preparation": [self.size, self.padding, *self.mean, *self.std],
         }
+        own = type(self).transform is not ImageData.transform  # a preparation that the numbers do not tell
+        return {**found, "transform": class_name(type(self))} if own else found
 
     def transform(self, images: Tensor) -> Tensor:
         """uint8 (samples, 1 or 3, h, w) to what a network reads: padded, resized, three channels, normalised."""
