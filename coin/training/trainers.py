@@ -183,7 +183,8 @@ def fits(value: Any, hint: Any) -> bool:
     if typing.get_origin(hint) is typing.Literal:
         return value in kinds
     if isinstance(value, str | bool | int | float | None):
-        plain = {int: (int,), float: (int, float)}.get(hint, (hint,)) if isinstance(hint, type) else ()
+        simple = isinstance(hint, type) and typing.get_origin(hint) is None  # list[int] is a type to Python 3.10
+        plain = {int: (int,), float: (int, float)}.get(hint, (hint,)) if simple else ()
         return isinstance(value, plain) and (hint is bool or not isinstance(value, bool))
     return True  # lists and objects are Lightning's to judge
 
