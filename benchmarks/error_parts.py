@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from coin.cli.configs import CONF
 from coin.cli.encode import experiment
+from coin.cli.experts import expand
 from coin.lab.artifacts import Expert
 from coin.lab.console import one_line_errors, quiet
 from coin.metrics import nda_compute, nda_update
@@ -30,7 +31,7 @@ from coin.training.models import network_of
 def experts_of(overrides: Sequence[str]) -> tuple[list[Expert], nn.Module]:
     """The experts that encode.py would fine-tune for these overrides, and a network to load their average into."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        planned = experiment(compose("encode", [*overrides, "train_missing=false"]))
+        planned = experiment(expand(compose("encode", [*overrides, "train_missing=false"])))
     workshop, classes = planned.workshop(), next(iter(planned.experts.values())).data.num_classes
     base = workshop.base(classes)
     experts = [planned.expert(workshop, base, name) for name in planned.experts]

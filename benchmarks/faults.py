@@ -4,8 +4,8 @@
 
 Real processes, real signals, a real full file system where we may mount one. A fault is survived when the same command,
 run again, ends with the very same weights or numbers as an undisturbed run, or, for damaged and hostile files, when it
-is refused by name with nothing executed and nothing overwritten. Writes results/faults.md; tests/test_faults.py runs
-the same functions with fewer repetitions.
+is refused by name with nothing executed and nothing overwritten. Writes results/faults.md; tests/lab/test_faults.py
+runs the same functions with fewer repetitions.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import torch
 from benchmarks.processes import ROOT, Limit, Process
 
 TRAIN = ["data.labels=[0,1,2,3,4]", "data.batch_size=32", "finetune.epochs=12", "checkpoint_minutes=0.0001"]
-ENCODE = ["experts.split1.finetune.epochs=3", "experts.split2.finetune.epochs=3", "student_learning_rate=1e-3"]
+ENCODE = ["finetune.epochs=3", "student_learning_rate=1e-3"]
 
 
 @dataclass

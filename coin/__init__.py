@@ -14,6 +14,8 @@ NDA              nda               accuracy of f̂_i over accuracy of f_i, in pe
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -25,7 +27,10 @@ from coin.problem.coding import Coding, as_batches
 from coin.problem.features import WithFeatures
 from coin.problem.tuning import Tuner
 
-__all__ = ["WithFeatures", "decode", "encode", "fit_decoder"]
+__all__ = ["WithFeatures", "decode", "encode", "fit_decoder", "load"]
+
+if TYPE_CHECKING:
+    from coin.lab.coded import Coded
 
 DAMPING = 1e-2  # asked for by identity: whoever gives a damping, this one or another, has said something
 
@@ -73,3 +78,10 @@ def fit_decoder(
     coding = Coding(experts, beta, as_batches(batches), decoder=decoder)  # type: ignore[arg-type]
     answers = coding.run(WithFeatures(parameters.copy_of(coded), required=decoder.features))
     return decoder.fit(Answers(answers, coding.outputs(), coding.beta))
+
+
+def load(folder: str | Path) -> "Coded":
+    """What an encode run left in its folder: the coded network, its decoder, the experts' names and β."""
+    from coin.lab.coded import load  # Lightning and all: not for those who only encode
+
+    return load(folder)

@@ -47,6 +47,18 @@ def run_script(name: str, *args: str) -> Finished:
     return Finished(code, out.getvalue(), err.getvalue())
 
 
+def composed(script: str, *overrides: str):
+    """The config of a command, its experts one by one."""
+    from hydra import compose, initialize_config_dir
+
+    from coin.cli.configs import CONF
+    from coin.cli.experts import expand
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(script, overrides=[*overrides])
+    return expand(config, [override.split("=")[0] for override in overrides]) if script == "encode" else config
+
+
 def shown_in_the_readme() -> tuple[float, dict[str, list[float]]]:
     """λ, and accuracy, decoded accuracy, NDA and agreement of the experts and their average, in the first table."""
     shown = (ROOT / "README.md").read_text().split("coin on digits")[1].split("```")[0]

@@ -80,3 +80,8 @@ def match_layers(network, inputs, wanted, strength, steps=None) -> None:
         module.weight += move[: x.shape[1]].T.reshape(module.weight.shape)
         if free:
             module.bias += move[-1]
+
+
+def relative_error(ours: dict[str, Tensor], truth: dict[str, Tensor]) -> float:
+    assert ours.keys() == truth.keys()
+    return max(float((ours[k] - truth[k]).norm() / (truth[k].norm() + 1e-300)) for k in truth)

@@ -22,6 +22,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 
+from coin.cli import experts
 from coin.lab.console import Problems
 from coin.lab.store import Store
 from coin.training.ranks import device_of_job
@@ -46,8 +47,13 @@ def register() -> None:
     for path in sorted(CONF.rglob("*.yaml")):
         for name in classes_in(path):
             store.store(group=GROUP, name=name, node={"_target_": name, **arguments(name)})
+    experts.register([*(CONF / "data").glob("*.yaml")])
     for path in sorted(SWEEPS.glob("*.yaml")):
-        store.store(group="sweeps", name=path.stem, node=OmegaConf.load(path), package="_global_")
+        alone = {
+            "hydra": {"run": {"dir": "${hydra.sweep.dir}/${hydra.sweep.subdir}"}}
+        }  # one of its jobs: hydra.mode=RUN
+        node = OmegaConf.merge(OmegaConf.load(path), alone)
+        store.store(group="sweeps", name=path.stem, node=node, package="_global_")
 
 
 def classes_in(path: Path) -> Iterator[str]:

@@ -5,7 +5,6 @@ python encode.py experiment=digits code=coin
 
 import os
 from pathlib import Path
-from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -15,10 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from coin import report
 from coin.cli.configs import CONF, built, own_device
-from coin.lab.artifacts import Source
+from coin.cli.experts import expand
 from coin.lab.console import one_line_errors, quiet, say
 from coin.lab.experiment import Experiment
-from coin.lab.memory import Memory
+from coin.problem.memory import Memory
 from coin.training.trainers import check_swept
 
 MEMORY = Memory()  # shared by the jobs of a sweep
@@ -36,16 +35,20 @@ def run(config: DictConfig) -> None:
     quiet()
     settings = HydraConfig.get()
     folder = Path(settings.runtime.output_dir)
-    composed: Any = OmegaConf.to_container(config, resolve=True)
-    own_device(config)
-    if settings.mode == RunMode.MULTIRUN:
+    swept = settings.runtime.choices["sweeps"] is not None  # an agent runs the jobs of a sweep one by one
+    if settings.mode == RunMode.MULTIRUN or swept:
         with one_line_errors():  # of the whole sweep: no job could run
             check_swept(instantiate(config.trainer))
-        with report.job_of_sweep(folder, composed) as job:
+        with report.job_of_sweep(folder) as job:
+            config = expand(config, overrides())
+            job.config = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+            own_device(config)
             if not job.done(lambda: experiment(config).contents()):
                 job.finish(encode(config, folder, group=settings.sweep.dir))
         return
     with one_line_errors():
+        config = expand(config, overrides())
+        own_device(config)
         results = encode(config, folder)
         report.write_results(folder, results)
         say(report.run_table(results))
@@ -55,13 +58,19 @@ def run(config: DictConfig) -> None:
 def encode(config: DictConfig, folder: Path, group: str | None = None) -> dict:
     settings = HydraConfig.get()
     names = {key: settings.runtime.choices[key] for key in ("code", "decoder", "experiment")}
-    overrides = dict(override.lstrip("+~").split("=", 1) for override in settings.overrides.task if "=" in override)
+    if "experts" in overrides():
+        names["experiment"] = "+".join(config.experts)
     make_logger = instantiate(config.logger, save_dir=str(folder), group=group)
     logged = OmegaConf.to_container(config, resolve=True)
     assert isinstance(logged, dict)
-    return {**experiment(config).run(folder, make_logger, names, MEMORY, logged), "overrides": overrides}
+    return {**experiment(config).run(folder, make_logger, names, MEMORY, logged), "overrides": overrides()}
+
+
+def overrides() -> dict[str, str]:
+    task = HydraConfig.get().overrides.task
+    return dict(override.lstrip("+~").split("=", 1) for override in task if "=" in override)
 
 
 def experiment(config: DictConfig) -> Experiment:
     """What a config describes; its keys are the fields of an Experiment, and those that others refer to."""
-    return built(Experiment, config, experts=lambda part: {name: Source(**spec) for name, spec in part.items()})
+    return built(Experiment, config)

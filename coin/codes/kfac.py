@@ -6,7 +6,7 @@ than the K one-hot ones, as these are).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -28,7 +28,6 @@ class CoinKfac(FisherCode):
 
     grid: Sequence[float] = (1e-5, 1e-3, 1e-1, 10.0, 1000.0)  # blocks are dearer than diagonals, and larger
     iterations: int = 10  # of conjugate gradients, from the diagonal solution
-    last: tuple[Coding, float, Parameters] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,9 +36,11 @@ class CoinKfac(FisherCode):
 
     def solution(self, coding: Coding, damping: float) -> Parameters:
         """One solution serves all scales."""
-        if self.last is None or self.last[0] is not coding or self.last[1] != damping:
-            self.last = (coding, damping, self.solved(coding, damping))
-        return dict(self.last[2])
+        tuned = ("damping", "grid", "scale", "scales")
+        settings = {key: value for key, value in self.recipe().items() if key not in tuned}
+        settings |= {"damping": damping, "beta": list(coding.beta)}
+        everyone = range(len(coding.experts))
+        return coding.kept("solutions", everyone, settings, lambda: self.solved(coding, damping))
 
     def solved(self, coding: Coding, damping: float) -> Parameters:
         fishers = coding.fishers(self.fisher)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,6 @@ class Matched(Code):
     start: Code | None = None  # the experts' average
     folds: int = 3
     memory: int = 4 << 30
-    last: "tuple[Coding, Sequence[float], Targets] | None" = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_positive("strength", self.strength, self.grid)
@@ -60,17 +59,12 @@ class Matched(Code):
             start = self.start.encode(coding, **self.start.candidates()[0])
         if scale != 1:
             start = weighted_sum([start, coding.base_params], [scale, 1 - scale])
-        targets = self.targets(coding)  # first: they are made with the one scratch network
+        settings = {"shifts": self.shifts, "memory": self.memory, "beta": list(coding.beta)}
+        # first: they are made with the one scratch network
+        targets = coding.prepare(settings, lambda: Targets.of(coding, self.shifts, self.memory))
         network = load(in_single(coding.scratch), start)
         match_layers(network, targets, scale, hyperparameters["strength"])
         return {name: value.clone() for name, value in trainable(network).items()}
-
-    def targets(self, coding: Coding) -> "Targets":
-        """Those of the last problem are kept: all candidates need them."""
-        if self.last is None or self.last[0] is not coding or self.last[1] != coding.beta:
-            self.last = None  # before the next ones are made: they are large
-            self.last = (coding, coding.beta, Targets.of(coding, self.shifts, self.memory))
-        return self.last[2]
 
 
 @dataclass

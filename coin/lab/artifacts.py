@@ -29,6 +29,7 @@ class Expert:
     network: nn.Module
     data: ImageData
     digest: str
+    path: Path  # where it lies
 
 
 @dataclass(kw_only=True)
@@ -164,7 +165,7 @@ def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data:
         parameters.load(network, tensors)
     except ValueError as error:
         raise ValueError(f"expert {name} ({path}): {error}; is it of another architecture?") from error
-    return Expert(name, network.eval(), data, digest_of(*(tensors[key] for key in sorted(tensors))))
+    return Expert(name, network.eval(), data, digest_of(*(tensors[key] for key in sorted(tensors))), path)
 
 
 def stretched(expert: Expert, base: nn.Module, factor: float) -> Expert:

@@ -9,11 +9,12 @@ from coin.codes.code import Code
 from coin.decoders import Decoder
 from coin.lab import loggers
 from coin.lab.artifacts import Expert, Source, Workshop, load_expert, stretched
+from coin.lab.coded import save
 from coin.lab.console import Problems, check_switches, say
-from coin.lab.memory import Memory
-from coin.lab.store import Artifact, Store, save_tensors
+from coin.lab.store import Artifact, Store
 from coin.lab.trial import Trial
 from coin.problem.coding import check_beta
+from coin.problem.memory import Memory
 from coin.problem.tuning import Tuner
 from coin.training.checkpoints import check_minutes
 from coin.training.models import Model, network_of
@@ -94,10 +95,30 @@ class Experiment:
         results = {**names, **found, "contents": self.contents()}
         loggers.log_results(make_logger(name="-".join(names.values()), job_type="encode", config=config), results)
         if self.save_coded and is_first():
-            save_tensors(folder / "coded.safetensors", coded)
-            if decoder:
-                save_tensors(folder / "decoder.safetensors", decoder)
+            save(folder, coded, decoder, self.facts(experts, results))
         return results
+
+    def facts(self, experts: Sequence[Expert], results: dict) -> dict:
+        """What stands in coded.safetensors beside the tensors."""
+        told = ("experiment", "code", "decoder", "samples", "seed", "hyperparameters")
+        return {
+            "model": self.model.facts(),
+            "num_classes": experts[0].data.num_classes,
+            "experts": [
+                {
+                    "name": expert.name,
+                    "data": expert.data.name,
+                    "labels": expert.data.labels,
+                    "preparation": expert.data.preparation(),
+                    "path": str(expert.path.resolve()),
+                    "sha256": expert.digest,
+                }
+                for expert in experts
+            ],
+            "beta": results["beta"],
+            "features": self.decoder.features,
+            "recipe": {key: results[key] for key in told},
+        }
 
     def workshop(self, make_logger: Callable | None = None) -> Workshop:
         return Workshop(

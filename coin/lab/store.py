@@ -181,7 +181,7 @@ def shortened(name: str) -> str:
     return f"{name[:150].rstrip('.-')}_etc_{digest}_{name[-50:].lstrip('.-')}"
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> str:
     """Writes contiguous CPU tensors and returns the file's sha256; the file appears complete or not at all."""
     plain: dict[str, Tensor] = {}
     for name, value in tensors.items():
@@ -189,7 +189,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
         shared = value.data_ptr() in {other.data_ptr() for other in plain.values()}  # tied weights
         plain[name] = value.clone() if shared else value
     fresh = path.with_name(f".{path.name}.new")
-    save_file(plain, fresh)
+    save_file(plain, fresh, metadata)
     with open(fresh, "rb") as file:
         os.fsync(file.fileno())
     os.replace(fresh, path)

@@ -16,12 +16,12 @@ from coin.decoders import Decoder, Fitted
 from coin.decoding import decode
 from coin.fisher import Directions
 from coin.lab.artifacts import Expert
-from coin.lab.memory import Memory
 from coin.lab.store import Made, Store
 from coin.parameters import Parameters, check_alike, size_of, trainable
 from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
+from coin.problem.memory import Memory
 from coin.problem.recipes import lasts
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.images import ImageData

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,20 +17,19 @@ from coin.fisher import Directions, Exact, diagonal_fisher
 from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
+from coin.problem.memory import Memory
 from coin.problem.recipes import recipe_of
 
+T = TypeVar("T")
 Remember = Callable[[str, Sequence[int], dict, Callable[[], Parameters]], Parameters]
 
 
 def remembering() -> Remember:
     """Computes the same thing once."""
-    kept: dict[str, Parameters] = {}
+    memory = Memory()
 
     def remember(kind: str, experts: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
-        key = json.dumps([kind, list(experts), settings], sort_keys=True)
-        if key not in kept:
-            kept[key] = compute()
-        return kept[key]
+        return memory.recall(json.dumps([kind, list(experts), settings], sort_keys=True), lambda: (compute(), 0.0))[0]
 
     return remember
 
@@ -75,6 +74,7 @@ class Coding:
     compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     scratch: nn.Module = field(init=False)
+    prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.beta = check_beta(self.beta, len(self.experts))
@@ -94,6 +94,14 @@ class Coding:
         """What is remembered of some of the experts, on their device."""
         found = self.remember(kind, experts, settings, compute)
         return {name: value.to(self.device) for name, value in found.items()}
+
+    def prepare(self, settings: dict, make: Callable[[], T]) -> T:
+        """What a code makes once for all its candidates and is too large to be kept longer: the last one alone."""
+        key = json.dumps(settings, sort_keys=True)
+        if key not in self.prepared:
+            self.prepared.clear()  # before the next is made
+            self.prepared[key] = make()
+        return self.prepared[key]
 
     @property
     def params(self) -> list[Parameters]:

@@ -7,7 +7,7 @@ fits the samples closely asks for folds of its own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -74,19 +74,20 @@ class Tuner:
 
     def scores(self, code: Code, coding: Coding, candidates: Sequence[dict]) -> list[Score]:
         """Of every candidate, on all samples or, fold after fold, on those it was not made from."""
-        folds = self.parts(code, coding)
+        folds = self.folds_for(code)
         if not folds:
             return [coding.score(coding.answers_of(code, candidate)) for candidate in candidates]
-        judged = [[held_out_score(code, *fold, candidate, len(folds)) for candidate in candidates] for fold in folds]
+        parts = self.parts(code, coding)
+        judged = [[held_out_score(code, *part, candidate, folds) for candidate in candidates] for part in parts]
         return [mean_score(scores) for scores in zip(*judged, strict=True)]
 
-    def parts(self, code: Code, coding: Coding) -> list[tuple[Coding, Coding]]:
-        """For every fold, the problem without it and that of it alone."""
-        count = sum(map(len, coding.batches))
+    def parts(self, code: Code, coding: Coding) -> Iterator[tuple[Coding, Coding]]:
+        """For every fold, the problem without it and that of it alone; one at a time, with all that a code prepares."""
+        count, folds = sum(map(len, coding.batches)), self.folds_for(code)
         self.check(code, count, len(coding.experts))
-        folds = self.folds_for(code)
-        fold = torch.arange(count) % max(folds, 1)
-        return [(coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])) for k in range(folds)]
+        fold = torch.arange(count) % folds
+        for k in range(folds):
+            yield coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])
 
     def rank(self, score: Score) -> tuple[float, ...]:
         """Larger is better; an undefined number (a candidate that diverged) is worst."""

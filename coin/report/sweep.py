@@ -6,7 +6,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from coin.report.write import write_report
 @dataclass
 class Job:
     folder: Path
-    config: dict
+    config: dict = field(default_factory=dict)
 
     def done(self, contents: Callable[[], dict]) -> bool:
         """Whether its results are there; `contents` says what lies where the config's paths point, if that matters."""
@@ -38,11 +38,11 @@ class Job:
 
 
 @contextmanager
-def job_of_sweep(folder: Path, config: dict) -> Iterator[Job]:
+def job_of_sweep(folder: Path) -> Iterator[Job]:
     """One job, to be skipped if this folder holds its results already; what it raises is written down, not raised."""
     (folder / "error.txt").unlink(missing_ok=True)
     try:
-        yield Job(folder, config)
+        yield Job(folder)
     except Exception as error:
         known = is_user_error(error)
         (folder / "error.txt").write_text((message(error) if known else traceback.format_exc()) + "\n")

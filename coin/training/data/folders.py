@@ -25,7 +25,7 @@ class ImageFolder(ImageData):
     def __init__(
         self,
         root: str = "data",
-        labels: Sequence[int | str] | None = None,
+        labels: Sequence[int | str] | str | None = None,
         image_size: int | None = None,
         batch_size: int = 128,
         seed: int = 0,
@@ -48,9 +48,9 @@ class ImageFolder(ImageData):
         super().__init__(root, self.numbers(labels), image_size, batch_size, seed)
         self.size = self.image_size  # they are stored at the size they are asked for
 
-    def numbers(self, labels: Sequence[int | str] | None) -> list[int] | None:
-        if labels is None:
-            return None
+    def numbers(self, labels: Sequence[int | str] | str | None) -> list[int] | str | None:
+        if labels is None or isinstance(labels, str):
+            return labels
         unknown = [label for label in labels if isinstance(label, str) and label not in self.classes]
         if unknown:
             raise ValueError(f"data.labels={list(labels)}: there is no class {unknown[0]}; allowed are {self.classes}")

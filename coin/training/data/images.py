@@ -90,11 +90,22 @@ class ResumableLoader(DataLoader):
         self.sampler.skip = state["done"]
 
 
+def part_of(classes: int, part: str) -> list[int]:
+    """ "2/5": the second of five parts of the classes, as even as can be, the larger ones first."""
+    number, slash, parts = part.partition("/")
+    if not (slash and number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts) <= classes):
+        raise ValueError(
+            f"data.labels={part}: must be a list, null for all, or a part such as 1/2 (at most {classes} of them)"
+        )
+    return torch.arange(classes).tensor_split(int(parts))[int(number) - 1].tolist()
+
+
 class ImageData(L.LightningDataModule, abc.ABC):
     """A data set with a label split. Subclasses say where the images come from and how they are scaled.
 
-    `labels` keeps only these classes (None: all); heads keep all `num_classes` outputs. `image_size` None means the
-    data set's own size. `batch_size` is the global one: under DDP each device gets its share.
+    `labels` keeps only these classes (None: all; "2/5": the second of five parts, as even as can be); heads keep all
+    `num_classes` outputs. `image_size` None means the data set's own size. `batch_size` is the global one: under DDP
+    each device gets its share.
     """
 
     name: str
@@ -107,13 +118,15 @@ class ImageData(L.LightningDataModule, abc.ABC):
     def __init__(
         self,
         root: str = "data",
-        labels: Sequence[int] | None = None,
+        labels: Sequence[int] | str | None = None,
         image_size: int | None = None,
         batch_size: int = 128,
         seed: int = 0,
     ):
         super().__init__()
         self.root = Path(root)
+        if isinstance(labels, str):
+            labels = part_of(self.num_classes, labels)
         self.labels = None if labels is None else sorted({int(label) for label in labels})
         if image_size is not None and not 1 <= image_size <= 4096:
             raise ValueError(f"data.image_size={image_size}: must be from 1 to 4096 pixels, or null for the default")
@@ -183,6 +196,11 @@ class ImageData(L.LightningDataModule, abc.ABC):
         mean = torch.tensor(self.mean, device=x.device).view(1, 3, 1, 1)
         std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1)
         return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
+
+    def preparation(self) -> dict:
+        """What `transform` does, in numbers."""
+        numbers = {"padding": self.padding, "mean": list(self.mean), "std": list(self.std)}
+        return {"image_size": self.image_size, **numbers}
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         images, labels = batch

@@ -4,6 +4,7 @@ from coin.training.models.foundation import (
     Model,
     ResNet,
     Small,
+    model_of,
     network_of,
     read_state_dict,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "ResNet",
     "Small",
     "SmallResNet",
+    "model_of",
     "network_of",
     "read_state_dict",
 ]

@@ -7,8 +7,10 @@ own weights), `rotations` (pre-trained here, see `coin.training.pretraining`) or
 import abc
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torchvision
@@ -73,6 +75,10 @@ class Model(abc.ABC):
     def shape(self) -> dict:
         """What determines the function besides the tensors."""
         return {key: value for key, value in self.recipe().items() if key not in ("weights", "seed", "head_scale")}
+
+    def facts(self) -> dict[str, Any]:
+        """What `model_of` makes the same architecture from."""
+        return {"class": type(self).__name__, **{k: v for k, v in vars(self).items() if k != "weights"}}
 
     def blank(self, num_classes: int) -> nn.Module:
         """The architecture with its seeded initialisation."""
@@ -152,6 +158,18 @@ class ResNet(Model):
                 f"model.weights=imagenet: cannot download {enum.IMAGENET1K_V1.url} ({error}); "
                 "give the path of a state dict instead: model.weights=PATH"
             ) from error
+
+
+def model_of(facts: Mapping[str, Any]) -> Model:
+    """The architecture that `Model.facts` told of; its class is one of ours, nothing else is imported."""
+    known = {kind.__name__: kind for kind in subclasses(Model)}  # type: ignore[type-abstract]
+    if facts["class"] not in known:
+        raise ValueError(f"the network is a {facts['class']}, which this version does not know; known: {sorted(known)}")
+    return known[facts["class"]](weights="none", **{key: facts[key] for key in facts if key != "class"})
+
+
+def subclasses(kind: type[Model]) -> list[type[Model]]:
+    return [found for direct in kind.__subclasses__() for found in (direct, *subclasses(direct))]
 
 
 def read_state_dict(path: Path, what: str) -> dict[str, Tensor]:

@@ -79,9 +79,9 @@ def test_a_student_is_trained_once_for_all_decoders(digits_run, tmp_path):
 
 
 def test_what_has_no_default_is_asked_for(tmp_path):
-    finished = run_script("encode.py", "experiment=image_folder_splits", f"data.root={tmp_path}")
+    finished = run_script("train.py", "~finetune.epochs", "+finetune.epochs=???", f"store={tmp_path}", "logger=csv")
     assert finished.code == 2
-    assert "error: split1 has no default; add split1=… to the command" in finished.err
+    assert "error: finetune.epochs has no default; add finetune.epochs=… to the command" in finished.err
 
 
 def test_the_coded_network_is_left_complete(digits_run):
@@ -212,6 +212,13 @@ BAD = {
     "data.image_size=0": "1 to 4096",
     "experts.split1.finetune.epochs=0": "at least 1",
     "experts.split1.finetune.learning_rate=-1": "must be positive",
+    "finetune.learning_rate=-1": "must be positive",
+    "splits=11": "at most 10",
+    "splits=0": "at least 2",
+    "experts=[]": "there are no experts",
+    "experts=[digits,nonsense]": "nonsense",
+    "experts.split9.path=x": "there is no such expert",
+    "experts.split1.pth=x": "pth",
     "fisher=probes fisher.probes=0": "at least 1",
 }
 

@@ -8,8 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from hydra import compose, initialize_config_dir
+from conftest import ROOT, composed
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
@@ -21,6 +20,7 @@ SPEC = [
     "coin.encode",
     "coin.decode",
     "coin.fit_decoder",
+    "coin.load",
     "coin.fisher.diagonal_fisher",
     "coin.codes.fisher_average",
     "coin.decoding.decode",
@@ -107,8 +107,7 @@ def test_there_are_commands():
 def test_a_command_names_options_that_exist(script, words):
     told = [single(word) for word in words]
     told = [word for word in told if not ("." not in word.split("=")[0] and PLACEHOLDER.fullmatch(word.split("=")[1]))]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        compose(script, overrides=told)
+    composed(script, *told)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +115,7 @@ def configs():
     """One for each code and each experiment, with all that either has to be set."""
     variants = [f"code={path.stem}" for path in (CONF / "code").glob("*.yaml")]
     variants += ["experiment=cifar10_mnist", "experiment=image_folder_splits", "fisher=probes"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield [compose("train"), *(compose("encode", overrides=[variant]) for variant in variants)]
+    return [composed("train"), *(composed("encode", variant) for variant in variants)]
 
 
 @pages()

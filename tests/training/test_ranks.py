@@ -37,7 +37,7 @@ def torchrun(task):
 @pytest.mark.parametrize(("launcher", "tasks"), [(srun, (0, 1, 2, 3)), (torchrun, (0, 3))], ids=["srun", "RANK"])
 def test_independent_tasks_of_a_launcher_each_leave_their_results(launcher, tasks, tmp_path):
     few = ["encode.py", "model.weights=none", "samples=20", "code=average", "logger=csv", f"store={tmp_path / 'store'}"]
-    few += ["experts.split1.finetune.epochs=1", "experts.split2.finetune.epochs=1"]
+    few += ["finetune.epochs=1"]
     started = []
     for task in tasks:
         command = [sys.executable, *few, f"seed={task}", f"hydra.run.dir={tmp_path / str(task)}"]

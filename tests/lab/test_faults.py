@@ -113,7 +113,7 @@ def test_parallel_jobs_take_the_gpus_in_turn(monkeypatch):
     ids=lambda switches: switches[0].split(".")[1],
 )
 def test_switches_of_the_trainer_work_from_training_to_decoding(switches, tmp_path):
-    few = ["experts.split1.finetune.epochs=2", "experts.split2.finetune.epochs=2", "pretraining.epochs=1"]
+    few = ["finetune.epochs=2", "pretraining.epochs=1"]
     finished = run_script("encode.py", *few, *switches, "logger=csv", f"hydra.run.dir={tmp_path}")
     assert finished.code == 0, finished.err
     assert json.loads((tmp_path / "results.json").read_text())["nda"] > 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
+from conftest import composed
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
@@ -12,11 +12,6 @@ from coin.problem.recipes import recipe_of
 
 GROUPED = sorted(p.relative_to(CONF) for p in CONF.rglob("*.yaml") if p.parent != CONF and "hydra" not in p.parts)
 INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer", "decoder", "tuning")
-
-
-def composed(script: str, *overrides: str):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(script, overrides=[*overrides])
 
 
 def script_for(path: Path) -> str:
@@ -37,9 +32,9 @@ def test_every_option_composes_and_instantiates(path, tmp_path):
         config.data.root = str(tmp_path)
     if group in INSTANTIATED:
         assert instantiate(config[group]) is not None
-    if group == "experiment" and option != "image_folder_splits":  # its labels are the user's to give
+    if group == "experiment" and option != "image_folder_splits":  # its images are the user's to give
         experts = instantiate(config.experts, _convert_="all")
-        assert len(experts) >= 2 and all(spec["data"].num_classes == 10 for spec in experts.values())
+        assert len(experts) == 2 and all(source.data.num_classes == 10 for source in experts.values())
     if group == "code":
         assert instantiate(config.code).candidates()
 
@@ -100,7 +95,8 @@ def test_the_paper_recipe():
 def test_train_and_encode_describe_the_same_expert():
     train = composed("train", "data=cifar10", "data.labels=[0,1,2,3,4]", "model=resnet50", "data.root=x")
     encode = composed("encode", "experiment=cifar10_splits", "data.root=x")
-    assert train.data == encode.experts.split1.data
+    assert {**train.data, "labels": "1/2"} == encode.experts.split1.data
+    assert instantiate(train.data).labels == instantiate(encode.experts.split1.data).labels == [0, 1, 2, 3, 4]
     assert train.finetune == encode.experts.split1.finetune
     assert train.model == encode.model and train.trainer == encode.trainer
     sizes = [composed(script, "data.image_size=16").pretraining.data.image_size for script in ("train", "encode")]
@@ -109,3 +105,42 @@ def test_train_and_encode_describe_the_same_expert():
     other = composed("encode", "experiment=cifar10_splits", "seed=1", "data.image_size=64")
     assert other.experts.split1.finetune == train.finetune  # another draw of the samples, the same experts
     assert other.experts.split2.data.image_size == 64
+
+
+def labels(config):
+    return [instantiate(spec.data).labels for spec in config.experts.values()]
+
+
+def test_any_number_of_experts_by_one_override():
+    five = composed("encode", "experiment=cifar10_splits", "splits=5")
+    assert list(five.experts) == [f"split{i}" for i in range(1, 6)]
+    assert labels(five) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert labels(composed("encode", "splits=3")) == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert labels(composed("encode")) == labels(composed("encode", "splits=2")) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    three = composed("encode", "experts=[mnist,fashion_mnist,cifar10]")
+    assert list(three.experts) == ["mnist", "fashion_mnist", "cifar10"] and labels(three) == [None] * 3
+    assert [spec.finetune.epochs for spec in three.experts.values()] == [1, 5, 3]
+    mixed = composed("encode", "experts=[cifar10,mnist_splits]", "splits=10")
+    assert list(mixed.experts)[:2] == ["cifar10", "mnist1"] and len(mixed.experts) == 11
+
+
+def test_a_setting_of_all_experts_is_one_override_and_one_of_a_single_expert_counts_more():
+    config = composed("encode", "experiment=cifar10_mnist", "finetune.epochs=7", "experts.mnist.finetune.epochs=9")
+    assert [spec.finetune.epochs for spec in config.experts.values()] == [7, 9]
+    config = composed("encode", "splits=3", "data.batch_size=8", "experts.split2.data.batch_size=9", "train_seed=4")
+    assert [spec.data.batch_size for spec in config.experts.values()] == [8, 9, 8]
+    assert {spec.finetune.seed for spec in config.experts.values()} == {4}
+    named = composed("encode", "experiment=image_folder_splits", "split1=[ants,bees]", "splits=3", "data.root=x")
+    assert [spec.data.labels for spec in named.experts.values()] == [["ants", "bees"], "2/3", "3/3"]
+    assert {spec.data.root for spec in named.experts.values()} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [(["splits=1"], "at least 2"), (["splits=half"], "whole number"), (["splits=2.5"], "whole number"),
+     (["experiment=cifar10_mnist", "splits=5"], "whole data sets"), (["experts=[]"], "there are no experts"),
+     (["experts.split3.path=x"], "experts.split3: there is no such expert; these are split1, split2")],
+)  # fmt: skip
+def test_experts_that_cannot_be_are_refused(overrides, words):
+    with pytest.raises(ValueError, match=words):
+        composed("encode", *overrides)

@@ -9,9 +9,8 @@ from pathlib import Path
 import lightning as L
 import pytest
 import torch
-from conftest import run_script
+from conftest import composed, run_script
 from safetensors.torch import load_file
-from test_configs import composed
 
 from coin.training import ranks
 from coin.training.trainers import check_trainer, place_of, trainer_recipe

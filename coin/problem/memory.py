@@ -1,4 +1,4 @@
-"""What a process has read or computed, for the next run of the same process: jobs of a sweep have much in common."""
+"""The one cache in memory: what a process has read or computed, for whoever asks next."""
 
 import os
 from collections import OrderedDict

@@ -7,7 +7,7 @@ import lightning as L
 import pytest
 import torch
 from conftest import ROOT
-from test_fisher import relative_error
+from reference import relative_error
 from torch.utils.data import DataLoader, TensorDataset
 
 from coin.fisher import diagonal_fisher

@@ -5,6 +5,7 @@ import cases
 import pytest
 import reference
 import torch
+from reference import relative_error
 from torch import nn
 
 from coin.fisher import DiagonalFisher, Exact, Likelihood, Probes, diagonal_fisher
@@ -12,11 +13,6 @@ from coin.fisher.layout import Layout
 from coin.fisher.products import Direct, Pairs, pairs_is_cheaper
 
 RANDOM_SHAPES = {"conv1d": 8, "conv2d": 8, "conv3d": 8}
-
-
-def relative_error(ours, truth):
-    assert ours.keys() == truth.keys()
-    return max(float((ours[k] - truth[k]).norm() / (truth[k].norm() + 1e-300)) for k in truth)
 
 
 @pytest.mark.parametrize(("name", "seed"), [(n, s) for n in cases.CASES for s in range(RANDOM_SHAPES.get(n, 1))])

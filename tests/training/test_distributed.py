@@ -16,8 +16,7 @@ from conftest import ROOT
 from safetensors.torch import load_file
 
 # a single sample is left for the last batch, of one expert in training and of the other in its test: rank 1 has none
-FEW = ["experts.split1.data.batch_size=41", "experts.split2.data.batch_size=64", "samples=51"]
-FEW += ["experts.split1.finetune.epochs=6", "experts.split2.finetune.epochs=6"]
+FEW = ["experts.split1.data.batch_size=41", "experts.split2.data.batch_size=64", "samples=51", "finetune.epochs=6"]
 # candidates far apart, judged by what is continuous: rounding does not choose
 TUNED = ["code=coin_balanced", "decoder=features", "tuning=coding_loss", "code.grid=[1e-3,1]", "code.scales=[1,2]"]
 STUDENT = ["code=distillation", "code.epochs=3"]

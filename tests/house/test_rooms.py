@@ -40,6 +40,11 @@ def test_every_folder_is_a_room():
     assert {path.parts[0] for path in FILES if len(path.parts) > 1} == set(ROOMS)
 
 
+def test_tests_lie_where_what_they_test_does():
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == {*ROOMS, "house"}, "house: the pages, the rooms and the wheel"
+
+
 def test_codes_do_not_import_one_another():
     shared = {"__init__", "code", "layers", "lockstep", "weighted"}  # what several need is a file named for what it is
     codes = {path.stem for path in FILES if path.parts[0] == "codes"} - shared

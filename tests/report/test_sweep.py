@@ -4,16 +4,15 @@ import functools
 import json
 import math
 import re
+import shutil
 
 import pytest
 import yaml
-from conftest import ROOT, run_script
+from conftest import ROOT, composed, run_script
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from test_configs import composed
 
 composes = functools.cache(lambda *overrides: composed("encode", *overrides))  # sweeps share most of their jobs
 SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
-WANDB = sorted((ROOT / "sweeps" / "wandb").glob("*.yaml"))
 
 
 def choices(params):
@@ -32,7 +31,6 @@ def params_of(path):
 def test_all_the_sweeps_that_are_asked_for_are_there():
     names = {path.stem for path in SWEEPS}
     assert {"table1", "table2", "figure2a", "figure2b", "damping", "samples", "beta", "quickstart", "codes"} <= names
-    assert names == {path.stem for path in WANDB}
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda p: p.stem)
@@ -60,15 +58,32 @@ def test_the_model_of_a_sweep_over_experiments_can_be_set_for_all_of_them(path):
         assert config.model.stride_in_1x1 and config.model.depth == 50
 
 
-@pytest.mark.parametrize("path", WANDB, ids=lambda p: p.stem)
-def test_a_wandb_agents_command_line_parses(path):
-    sweep = yaml.safe_load(path.read_text())
-    assert sweep["program"] == "encode.py" and sweep["command"][-1] == "${args_no_hyphens}"
-    last = [f"{key}={(spec.get('values') or [spec.get('value')])[-1]}" for key, spec in sweep["parameters"].items()]
-    composed("encode", *sorted(last, key=lambda o: not o.startswith(("code=", "experiment=", "tuning="))))
-    grid = {k: v for k, v in choices(params_of(path.parent.parent / path.name)).items()}
-    theirs = {k: len(s.get("values", [0])) for k, s in sweep["parameters"].items() if "values" in s or k in grid}
-    assert theirs == {k: len(v) for k, v in grid.items()}
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda p: p.stem)
+def test_the_same_sweep_for_wandb(path):
+    """Its grid is the sweep's, and every job composes as an agent hands it over."""
+    done = run_script("coin.cli.sweep", path.stem, "store=elsewhere")
+    assert done.code == 0
+    sweep = yaml.safe_load(done.out)
+    assert sweep["program"] == "coin-encode" and sweep["command"][-1] == "${args_no_hyphens}"
+    assert {key: spec["values"] for key, spec in sweep["parameters"].items()} == choices(params_of(path))
+    given = [word for word in sweep["command"] if not word.startswith("$")]
+    config = composed("encode", *given, *(f"{key}={spec['values'][-1]}" for key, spec in sweep["parameters"].items()))
+    assert config.store == "elsewhere"
+
+
+def test_a_wandb_agent_finds_what_a_multirun_has_done_and_does_the_rest(quickstart):
+    folder, _ = quickstart
+    job = ["sweeps=quickstart", "hydra.mode=RUN", f"hydra.sweep.dir={folder}"]
+    done = run_script("encode.py", *job, "code=coin")
+    assert done.code == 0 and f"done already: {folder / 'code=coin'}" in done.out
+    other = run_script("encode.py", *job, "code=average", "samples=50")
+    assert other.code == 0 and (folder / "code=average,samples=50" / "results.json").is_file()
+    shutil.rmtree(folder / "code=average,samples=50")
+
+
+def test_there_is_no_such_sweep_for_wandb():
+    done = run_script("coin.cli.sweep", "nonsense")
+    assert done.code == 2 and done.err.startswith("error: there is no sweep nonsense; there are beta")
 
 
 @pytest.fixture(scope="module")
