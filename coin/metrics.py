@@ -80,6 +80,20 @@ def nda_among(classes: Tensor, decoded: Tensor, expert: Tensor, target: Tensor) 
     return float(nda_compute(*counts))
 
 
+def confusion(decoded: Tensor, expert: Tensor) -> Tensor:
+    """(classes, classes): how often the expert names one class and its decoded outputs another."""
+    check_alike(decoded, expert)
+    classes = expert.shape[1]
+    pairs = expert.argmax(1) * classes + decoded.argmax(1)
+    return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
+
+
+def class_ndas(decoded: Tensor, expert: Tensor, target: Tensor) -> dict[int, float]:
+    """NDA of the samples of each class."""
+    rows = {int(label): target == label for label in target.unique()}
+    return {c: float(nda_compute(*nda_update(decoded[own], expert[own], target[own]))) for c, own in rows.items()}
+
+
 def accuracy(outputs: Tensor, target: Tensor) -> float:
     return 100 * float((outputs.argmax(1) == target).double().mean())
 

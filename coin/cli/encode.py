@@ -5,6 +5,7 @@ python encode.py experiment=digits code=coin
 
 import os
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -16,7 +17,7 @@ from coin import report
 from coin.cli.configs import CONF, built, own_device
 from coin.cli.experts import expand
 from coin.lab.console import one_line_errors, quiet, say
-from coin.lab.experiment import Experiment
+from coin.lab.experiment import Experiment, Run
 from coin.problem.memory import Memory
 from coin.training.trainers import check_swept
 
@@ -44,7 +45,7 @@ def run(config: DictConfig) -> None:
             job.config = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
             own_device(config)
             if not job.done(lambda: experiment(config).contents()):
-                job.finish(encode(config, folder, group=settings.sweep.dir))
+                job.finish(encode(config, folder, job.id))
         return
     with one_line_errors():
         config = expand(config, overrides())
@@ -55,15 +56,16 @@ def run(config: DictConfig) -> None:
         say(f"results: {folder}")
 
 
-def encode(config: DictConfig, folder: Path, group: str | None = None) -> dict:
+def encode(config: DictConfig, folder: Path, job: str | None = None) -> dict:
+    """What a config describes, done; as a `job` of a sweep, it goes on as the same run when it was killed."""
     settings = HydraConfig.get()
-    names = {key: settings.runtime.choices[key] for key in ("code", "decoder", "experiment")}
+    names = {key: settings.runtime.choices[key] for key in ("experiment", "code", "decoder", "tuning", "model")}
     if "experts" in overrides():
         names["experiment"] = "+".join(config.experts)
-    make_logger = instantiate(config.logger, save_dir=str(folder), group=group)
-    logged = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(logged, dict)
-    return {**experiment(config).run(folder, make_logger, names, MEMORY, logged), "overrides": overrides()}
+    told: Any = OmegaConf.to_container(config, resolve=True)
+    sweep = settings.runtime.choices["sweeps"] or (Path(settings.sweep.dir).name if job else None)
+    run = Run(folder=folder, names=names, settings=told, sweep=sweep, group=settings.sweep.dir if job else None, id=job)
+    return {**experiment(config).run(run, MEMORY), "overrides": overrides()}
 
 
 def overrides() -> dict[str, str]:

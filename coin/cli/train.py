@@ -4,6 +4,7 @@ python train.py data=cifar10 data.labels=[0,1,2,3,4] model=resnet50
 """
 
 import os
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -34,7 +35,7 @@ def run(config: DictConfig) -> None:
             check_swept(instantiate(config.trainer))
         own_device(config)
         problems = Problems()  # all of them before anything is trained
-        workshop = problems.attempt(built, Workshop, config, logger=lambda make: None)
+        workshop = problems.attempt(built, Workshop, config)
         finetune = problems.attempt(instantiate, config.finetune)
         data = problems.attempt(instantiate, config.data)
         if data:
@@ -42,6 +43,6 @@ def run(config: DictConfig) -> None:
         problems.attempt(check_minutes, config.checkpoint_minutes)
         problems.attempt(check_switches, config, ("compile",))
         problems.check()
-        workshop.logger = instantiate(config.logger, save_dir=settings.runtime.output_dir)
+        workshop.folder = Path(settings.runtime.output_dir)
         expert = workshop.expert(workshop.base(data.num_classes), data, finetune)
         say(f"expert: {expert.path}  (test accuracy {expert.facts['accuracy']:.2f} %)")

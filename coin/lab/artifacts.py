@@ -2,14 +2,18 @@
 
 import hashlib
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import lightning as L
 from torch import nn
 
 from coin import parameters
+from coin.lab.console import display
+from coin.lab.display import Advance
+from coin.lab.journal import Journal, Kept, Subject
+from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Made, Store, shortened
 from coin.problem.digests import digest_of
 from coin.training.batch_norm import freeze_batch_norm
@@ -18,6 +22,7 @@ from coin.training.data.images import ImageData
 from coin.training.expert import ExpertModule, FineTuning
 from coin.training.models import Model, network_of, read_state_dict
 from coin.training.pretraining import TURNS, RotationModule, Rotations
+from coin.training.progress import Progress
 from coin.training.trainers import MakeTrainer, on_one_device, trainer_recipe
 
 
@@ -40,7 +45,8 @@ class Workshop:
     model: Model
     pretraining: Rotations
     trainer: MakeTrainer
-    logger: Callable[..., object] | None = None
+    logger: Logs | None = None
+    folder: Path | None = None  # of the run, for its logs
     train_missing: bool = True
     checkpoint_minutes: float = 5
     compile: bool = False
@@ -64,10 +70,12 @@ class Workshop:
             L.seed_everything(pretraining.seed, verbose=False)
             pretraining.data.seed = pretraining.seed
             # BatchNorm's statistics are those of whole batches
-            trainer = on_one_device(self.trainer)(
-                max_epochs=pretraining.epochs, logger=False, enable_checkpointing=False, limit_val_batches=0
-            )
-            trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
+            plain = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0}
+            with display.row(f"pre-training {name}") as advance:
+                trainer = on_one_device(self.trainer)(
+                    max_epochs=pretraining.epochs, callbacks=[Progress(advance)], **plain
+                )
+                trainer.fit(RotationModule(body, pretraining.learning_rate), datamodule=pretraining.data)
             if trainer.interrupted:
                 raise KeyboardInterrupt
             learned = {k: v for k, v in body.state_dict().items() if not k.startswith(model.head)}
@@ -93,7 +101,13 @@ class Workshop:
         self.check_there("experts", name, recipe)
 
         def make(scratch: Path) -> Made:
+            with display.row(f"fine-tuning {name}") as advance:
+                return train(scratch, advance)
+
+        def train(scratch: Path, advance: Advance) -> Made:
             start = time.perf_counter()
+            journal = self.journal(name, key, recipe)
+            opened.append(journal)
             L.seed_everything(finetune.seed, verbose=False)
             data.seed = finetune.seed
             network = network_of(self.model, base.tensors(), data.num_classes)
@@ -105,9 +119,9 @@ class Workshop:
                 check_readable(last)
             trainer = self.trainer(
                 max_epochs=finetune.epochs,
-                callbacks=checkpoints(scratch, self.checkpoint_minutes),
+                callbacks=[*checkpoints(scratch, self.checkpoint_minutes), Progress(advance)],
                 plugins=[AtomicCheckpointIO()],
-                logger=self.logger(name=f"train-{name}", job_type="train", config=recipe) if self.logger else False,
+                logger=journal.logger,
                 default_root_dir=scratch,
             )
             module.train()  # Lightning keeps the mode it finds
@@ -126,7 +140,29 @@ class Workshop:
             accuracy = 100 * float(trainer.callback_metrics["test/accuracy"])
             return tensors, {"accuracy": accuracy, "seconds": round(time.perf_counter() - start, 2)}
 
-        return self.store.obtain("experts", name, recipe, make)
+        key, opened = self.store.locate("experts", name, recipe).name, list[Journal]()
+        try:
+            found = self.store.obtain("experts", name, recipe, make)
+        except BaseException:
+            for journal in opened:
+                journal.close("failed")
+            raise
+        for journal in opened:  # of the training, if there was one
+            journal.used(kept("base", base))
+            journal.made(kept("expert", found))
+            journal.close("success")
+        return found
+
+    def journal(self, name: str, key: str, recipe: dict) -> Journal:
+        """Of a training, which goes on as the same run when it was killed and is started again."""
+        if self.logger is None or self.folder is None:
+            return Journal()
+        names = {"model": self.model.name, "data": recipe["data"]["name"], "seed": recipe["finetune"]["seed"]}
+        config = {**names, "labels": recipe["data"]["labels"], "settings": recipe}
+        tags = [names["data"], names["model"]]
+        return self.logger.open(
+            self.folder, Subject(name=f"train-{name}", job_type="train", config=config, tags=tags, id=key[-128:])
+        )
 
     def check_there(self, kind: str, name: str, recipe: dict) -> None:
         if not self.train_missing and self.store.find(kind, name, recipe) is None:
@@ -134,6 +170,12 @@ class Workshop:
                 f"there is no {self.store.locate(kind, name, recipe)} and train_missing=false; "
                 "make it with train.py, or set train_missing=true"
             )
+
+
+def kept(kind: Literal["base", "expert", "fisher"], artifact: Artifact) -> Kept:
+    """A folder of the store as journals know it."""
+    name, _, key = artifact.key.rpartition("-")
+    return Kept(kind, name, key, artifact.path, {**artifact.recipe, **artifact.facts})
 
 
 def model_origin(model: Model) -> str:

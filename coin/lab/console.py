@@ -11,10 +11,12 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from coin.lab.display import Display
 from coin.lab.presence import Deserted
 from coin.training.ranks import is_first
 
 console = Console(highlight=False, soft_wrap=True)
+display = Display(console)
 USER_ERROR, SHORTAGE = 2, 1  # exit codes: the input is bad; the machine ran out of something, or a process died
 
 

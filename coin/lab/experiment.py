@@ -1,17 +1,19 @@
 """An encode run: base → experts → samples → code → decode → results."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from coin.codes.code import Code
 from coin.decoders import Decoder
-from coin.lab import loggers
-from coin.lab.artifacts import Expert, Source, Workshop, load_expert, stretched
+from coin.lab.artifacts import Expert, Source, Workshop, kept, load_expert, stretched
 from coin.lab.coded import save
 from coin.lab.console import Problems, check_switches, say
-from coin.lab.store import Artifact, Store
+from coin.lab.journal import Journal, Kept, Subject
+from coin.lab.loggers import Logs
+from coin.lab.store import Artifact, Store, digest_of_file
 from coin.lab.trial import Trial
 from coin.problem.coding import check_beta
 from coin.problem.memory import Memory
@@ -22,6 +24,40 @@ from coin.training.pretraining import Rotations
 from coin.training.ranks import is_first
 from coin.training.samples import Samples, draw
 from coin.training.trainers import Trainers, trainer_recipe
+
+
+@dataclass(kw_only=True)
+class Run:
+    """What is known of a run beside its experiment: where it writes, what its parts are called, and all its settings.
+
+    `group` is what the runs of a sweep share; a run with an `id` goes on as the same one when it is started again.
+    """
+
+    folder: Path
+    names: Mapping[str, str]  # experiment, code, decoder, tuning, model
+    settings: Mapping[str, Any]
+    sweep: str | None = None
+    group: str | None = None
+    id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return "-".join(self.names[key] for key in ("code", "decoder", "experiment"))
+
+    def subject(self, experiment: "Experiment") -> Subject:
+        """Dashboards group by names and numbers, so these stand at the top."""
+        data = [source.data for source in experiment.experts.values()]
+        numbers = {"samples": experiment.samples, "seed": experiment.seed, "N": len(data), "K": experiment.classes}
+        told = {**self.names, "sweep": self.sweep, **numbers, "data": sorted({d.name for d in data})}
+        tags = [self.names["experiment"], self.names["code"], self.names["decoder"], *filter(None, [self.sweep])]
+        return Subject(
+            name=self.name,
+            job_type="encode",
+            config={**told, "settings": self.settings},
+            group=self.group,
+            tags=tags,
+            id=self.id,
+        )
 
 
 @dataclass(kw_only=True)
@@ -37,6 +73,7 @@ class Experiment:
     trainer: Trainers
     coding_trainer: Trainers
     store: Store
+    logger: Logs
     samples: int = 200  # P, over all experts
     beta: Sequence[float] | None = None  # equal
     seed: int = 0  # of the draw of the samples
@@ -67,14 +104,19 @@ class Experiment:
                 problems.add(f"experts.{name}.path={source.path}: no such file or folder; give an expert's or null")
         problems.check()
 
-    def run(self, folder: Path, make_logger: Callable, names: Mapping[str, str], memory: Memory, config: dict) -> dict:
-        """What goes into results.json; the folder gets coded.safetensors and the log."""
+    def run(self, run: Run, memory: Memory) -> dict:
+        """What goes into results.json; the run's folder gets coded.safetensors and the log."""
+        with self.logger.open(run.folder, run.subject(self)) as journal:
+            return self.recorded(run, memory, journal)
+
+    def recorded(self, run: Run, memory: Memory, journal: Journal) -> dict:
         assert self.drawn is not None and self.beta is not None
-        classes = next(iter(self.experts.values())).data.num_classes
-        workshop = self.workshop(make_logger)
-        base = workshop.base(classes)
-        theta_0 = network_of(self.model, base.tensors(), classes)
-        experts = [self.expert(workshop, base, name) for name in self.experts]
+        workshop = self.workshop(run)
+        with journal.phase("experts"):
+            base = workshop.base(self.classes)
+            journal.used(kept("base", base))
+            theta_0 = network_of(self.model, base.tensors(), self.classes)
+            experts = [self.expert(workshop, base, name, journal) for name in self.experts]
         if self.stretch != 1:
             experts = [stretched(expert, theta_0, self.stretch) for expert in experts]
         trial = Trial(
@@ -90,13 +132,20 @@ class Experiment:
             make_trainer=self.coding_trainer,
             setting={"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)},
             memory=memory,
+            journal=journal,
         )
         found, coded, decoder = trial.run()
-        results = {**names, **found, "contents": self.contents()}
-        loggers.log_results(make_logger(name="-".join(names.values()), job_type="encode", config=config), results)
+        results = {**run.names, **found, "contents": self.contents()}
         if self.save_coded and is_first():
-            save(folder, coded, decoder, self.facts(experts, results))
+            save(run.folder, coded, decoder, self.facts(experts, results))
+            for file in sorted(run.folder.glob("*.safetensors")):
+                journal.made(Kept("coded", "-".join([run.name, file.stem]), digest_of_file(file)[:10], file, run.names))
+        journal.told(results)
         return results
+
+    @property
+    def classes(self) -> int:
+        return next(iter(self.experts.values())).data.num_classes
 
     def facts(self, experts: Sequence[Expert], results: dict) -> dict:
         """What stands in coded.safetensors beside the tensors."""
@@ -120,21 +169,27 @@ class Experiment:
             "recipe": {key: results[key] for key in told},
         }
 
-    def workshop(self, make_logger: Callable | None = None) -> Workshop:
+    def workshop(self, run: Run | None = None) -> Workshop:
         return Workshop(
             store=self.store,
             model=self.model,
             pretraining=self.pretraining,
             trainer=self.trainer,
-            logger=make_logger,
+            logger=self.logger,
+            folder=run.folder if run else None,
             train_missing=self.train_missing,
             checkpoint_minutes=self.checkpoint_minutes,
             compile=self.compile,
         )
 
-    def expert(self, workshop: Workshop, base: Artifact, name: str) -> Expert:
+    def expert(self, workshop: Workshop, base: Artifact, name: str, journal: Journal | None = None) -> Expert:
         source = self.experts[name]
-        path = source.path or workshop.expert(base, source.data, source.finetune).path
+        path = source.path
+        if path is None:
+            made = workshop.expert(base, source.data, source.finetune)
+            path = str(made.path)
+            if journal:
+                journal.used(kept("expert", made))
         say(f"expert {name}: {path}")
         return load_expert(name, path, self.model, base, source.data)
 

@@ -1,109 +1,91 @@
-"""Loggers: W&B by default, offline unless WANDB_MODE or an agent says otherwise: nobody needs an account to start."""
+"""Where journals are kept: W&B by default (coin/lab/wandb_journal.py), or one of Lightning's other loggers."""
 
-import os
-from collections.abc import Callable, Mapping
+import abc
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import wandb
-from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
-from lightning.pytorch.loggers.logger import DummyLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger
 
-from coin.lab.console import console
+from coin.lab.console import say
+from coin.lab.journal import Journal, Subject
 from coin.training.ranks import is_first
 
 
-class WandbRun(WandbLogger):
-    """A WandbLogger whose run ends with `finalize`, so that one process can log several runs one after the other.
+class Logs(abc.ABC):
+    """A dataclass whose fields are its settings."""
 
-    Where W&B fails on the way (its disk is full, its service died) there is one warning, and nothing more is logged.
-    """
+    def open(self, folder: Path, subject: Subject) -> Journal:
+        """A journal below the folder; the first rank keeps it, the others none."""
+        return self.journal(folder, subject) if is_first() else Journal()
 
-    failed = False
+    @abc.abstractmethod
+    def journal(self, folder: Path, subject: Subject) -> Journal: ...
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        self.attempt(super().log_metrics, metrics, step)
 
-    def log_hyperparams(self, params: Any) -> None:  # type: ignore[override]
-        self.attempt(super().log_hyperparams, params)
+@dataclass
+class Csv(Logs):
+    def journal(self, folder: Path, subject: Subject) -> Journal:
+        logger = CSVLogger(folder, name=subject.job_type, version=subject.name)
+        say(f"log: {logger.log_dir}")
+        return started(logger, subject)
 
-    def finalize(self, status: str) -> None:
-        self.attempt(super().finalize, status)
-        self.attempt(lambda: self.experiment.finish())
 
-    def attempt(self, log: Callable, *args: Any) -> None:
-        if self.failed:
-            return
+@dataclass
+class TensorBoard(Logs):
+    def journal(self, folder: Path, subject: Subject) -> Journal:
         try:
-            log(*args)
-        except Exception as error:  # whatever it is, a log is not worth a run
-            self.failed = True
-            console.print(f"warning: W&B stopped logging ({' '.join(str(error).split())}); the run goes on without it")
+            logger = TensorBoardLogger(folder, name=subject.job_type, version=subject.name)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"logger=tensorboard: {error}; pip install 'coin[tensorboard]'") from error
+        say(f"log: {logger.log_dir}  (see it with: tensorboard --logdir {folder})")
+        return started(logger, subject)
 
 
-def wandb_logger(
-    save_dir: str,
-    name: str,
-    job_type: str,
-    config: Mapping | None = None,
-    group: str | None = None,
-    project: str = "coin",
-    **settings,
-) -> Logger:
-    """A W&B run below save_dir. Where W&B cannot log, a warning and a CSV file: never a lost run."""
-    if not is_first():
-        return DummyLogger()
-    swept = "WANDB_SWEEP_ID" in os.environ  # started by `wandb agent`, whose one run is the encode run
-    if swept and job_type != "encode":
-        return csv_logger(save_dir, name, job_type, config, group)
-    Path(save_dir).mkdir(parents=True, exist_ok=True)
-    try:
-        run = wandb.init(
-            project=project,
-            name=name,
-            job_type=job_type,
-            group=group,
-            config=dict(config or {}),
-            dir=save_dir,
-            mode=os.environ.get("WANDB_MODE", "online" if swept else "offline"),  # type: ignore[arg-type]
-            reinit="finish_previous",
-            settings=wandb.Settings(silent=True, console="off"),
-            **settings,
+@dataclass
+class MLflow(Logs):
+    """`uri` is a tracking server, such as http://127.0.0.1:5000, or a database; null: MLFLOW_TRACKING_URI, else
+    mlflow.db in the working folder."""
+
+    experiment: str = "coin"
+    uri: str | None = None
+
+    def journal(self, folder: Path, subject: Subject) -> Journal:
+        try:
+            import mlflow
+        except ModuleNotFoundError as error:
+            raise ValueError(f"logger=mlflow: {error}; pip install 'coin[mlflow]'") from error
+        tags = {"job_type": subject.job_type, "group": subject.group or "", "id": subject.id or ""}
+        uri = self.uri or (mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else "sqlite:///mlflow.db")
+        logger = MLFlowLogger(
+            self.experiment,
+            run_name=subject.name,
+            tracking_uri=uri,
+            tags={key: value for key, value in tags.items() if value},
+            run_id=self.earlier(uri, subject),
         )
-    except Exception as error:  # whatever it is, a log is not worth a run
-        console.print(f"warning: W&B cannot log ({' '.join(str(error).split())}); this run is logged to CSV instead")
-        return csv_logger(save_dir, name, job_type, config, group)
-    folder = Path(run.dir).parent
-    sync = f"  (send it with: wandb sync {folder})" if run.settings.mode == "offline" else ""
-    console.print(f"log: {folder}{sync}")
-    return WandbRun(experiment=run)
+        try:
+            logger.experiment  # noqa: B018 (it asks the server)
+        except mlflow.exceptions.MlflowException as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"logger.uri={uri}: MLflow cannot log there ({reason}); is its server running?") from error
+        say(f"log: MLflow run {logger.run_id} at {uri}")
+        return started(logger, subject)
+
+    def earlier(self, uri: str, subject: Subject) -> str | None:
+        """The run that was killed and goes on."""
+        if subject.id is None:
+            return None
+        import mlflow
+
+        client = mlflow.MlflowClient(uri)
+        try:
+            known = client.get_experiment_by_name(self.experiment)
+            found = client.search_runs([known.experiment_id], f"tags.id = '{subject.id}'") if known else []
+        except mlflow.exceptions.MlflowException:
+            return None  # said when the run is opened
+        return found[0].info.run_id if found else None
 
 
-def csv_logger(
-    save_dir: str, name: str, job_type: str, config: Mapping | None = None, group: str | None = None
-) -> Logger:
-    if not is_first():
-        return DummyLogger()
-    logger = CSVLogger(save_dir, name=job_type, version=name)
-    logger.log_hyperparams(dict(config or {}))
-    console.print(f"log: {logger.log_dir}")
-    return logger
-
-
-def log_results(logger: Logger, results: Mapping) -> None:
-    """All of a run's numbers, and the end of its log."""
-    for point in results.get("history", []):
-        logger.log_metrics({f"epoch/{key}": value for key, value in point.items()}, step=point["epoch"])
-    logger.log_metrics(flat_results(results))
-    logger.finalize("success")
-
-
-def flat_results(results: Mapping) -> dict[str, float]:
-    """A run's numbers under stable keys: nda, nda/EXPERT, accuracy/EXPERT, hyperparameters/NAME, seconds/PHASE, …"""
-    flat = {key: results[key] for key in ("nda", "samples_nda", "coding_loss", "test_coding_loss")}
-    for expert in results["experts"]:
-        for key in ("accuracy", "decoded_accuracy", "nda", "agreement"):
-            flat[f"{key}/{expert['name']}"] = expert[key]
-    for group in ("hyperparameters", "seconds", "bytes"):
-        flat |= {f"{group}/{key}": value for key, value in results[group].items()}
-    return flat
+def started(logger: Logger, subject: Subject) -> Journal:
+    logger.log_hyperparams(dict(subject.config))
+    return Journal(logger)

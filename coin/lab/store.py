@@ -159,7 +159,7 @@ class Store:
             digest, facts, recipe = record["sha256"], record["facts"], record["recipe"]
             if not isinstance(facts, dict) or not isinstance(recipe, dict):
                 raise ValueError("record.json does not say facts and recipe")
-            actual = hashlib.sha256((path / "tensors.safetensors").read_bytes()).hexdigest()
+            actual = digest_of_file(path / "tensors.safetensors")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Damaged(f"{path} is damaged ({error}); move it away to have it made again") from error
         if digest != actual:
@@ -193,6 +193,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
     with open(fresh, "rb") as file:
         os.fsync(file.fileno())
     os.replace(fresh, path)
+    return digest_of_file(path)
+
+
+def digest_of_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

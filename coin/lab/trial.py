@@ -16,6 +16,8 @@ from coin.decoders import Decoder, Fitted
 from coin.decoding import decode
 from coin.fisher import Directions
 from coin.lab.artifacts import Expert
+from coin.lab.display import Advance, ignore
+from coin.lab.journal import Journal, Kept
 from coin.lab.store import Made, Store
 from coin.parameters import Parameters, check_alike, size_of, trainable
 from coin.problem.coding import Coding
@@ -53,6 +55,7 @@ class Trial:
     make_trainer: MakeTrainer
     setting: dict  # what else an expert's outputs depend on: the architecture, the Trainer's precision
     memory: Memory = field(default_factory=Memory)
+    journal: Journal = field(default_factory=Journal)
     seconds: dict[str, float] = field(default_factory=dict)
     computing: float = 0.0  # seconds spent in this run on what is remembered
     statistics: int = 0  # bytes of Fishers, Gram matrices and the like
@@ -69,14 +72,17 @@ class Trial:
     def run(self) -> tuple[dict, Parameters, Parameters]:
         """What results.json says of the run, all tensors of the coded network it says it of, and the decoder's."""
         coding = self.coding()
-        with self.phase("outputs"):
+        with self.phase("outputs") as advance:
             coding.outputs()
-            own = self.test_outputs()
-        with self.phase("encode"):
+            own = self.test_outputs(advance)
+        with self.phase("encode") as coding.advance:
             tuned = self.tuner.tune(self.code, coding)
-        with self.phase("evaluate"):
+        with self.phase("evaluate") as advance:
             coded = coding.network(tuned.params)
-            answers = [self.coded_answer(coded, tuned, expert.data) for expert in self.experts]
+            answers = []
+            for i, expert in enumerate(self.experts):
+                advance(i, len(self.experts))
+                answers.append(self.coded_answer(coded, tuned, expert.data))
             scores = self.evaluate(answers, tuned.decoder, own)
         return self.results(tuned, scores), coded.state_dict(), tuned.decoder.tensors()
 
@@ -96,7 +102,7 @@ class Trial:
 
         def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
             inputs = Inputs(torch.cat(list(batches)))
-            return self.asking.outputs(network, inputs, len(batches[0]), quiet=True)
+            return self.asking.outputs(network, inputs, len(batches[0]))
 
         networks = [e.network for e in self.experts]
         coding = Coding(
@@ -136,24 +142,35 @@ class Trial:
             made, took = timed()
             return made, {"seconds": round(took, 3)}
 
+        name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
+        stored = kind in KEPT and lasts(recipe)
+
         def find() -> tuple[Parameters, float]:
-            if kind not in KEPT or not lasts(recipe):
+            if not stored:
                 return timed()
-            name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
             found = self.store.obtain(kind, name, recipe, make, derived=True)
             return found.tensors(), found.facts["seconds"]
 
         tensors, took = self.memory.recall(key, find)
         if key not in self.asked_for:
             self.asked_for.add(key)
+            if stored and kind == "fishers":
+                path = self.store.locate(kind, name, recipe)
+                self.journal.used(Kept("fisher", name, path.name.rpartition("-")[2], path, recipe))
             phase = {"outputs": "outputs", "answers": "evaluate"}.get(kind, "statistics")
             self.statistics += size_of(tensors) * (phase == "statistics")
             self.seconds[phase] = round(self.seconds.get(phase, 0.0) + took, 3)
         return tensors
 
-    def test_outputs(self) -> list[list[Tensor]]:
+    def test_outputs(self, advance: Advance = ignore) -> list[list[Tensor]]:
         """answers[i][j]: expert j's outputs on expert i's test set."""
-        return [[self.answer(other, expert.data) for other in self.experts] for expert in self.experts]
+        found: list[list[Tensor]] = []
+        for i, expert in enumerate(self.experts):
+            found.append([])
+            for j, other in enumerate(self.experts):
+                advance(i * len(self.experts) + j, len(self.experts) ** 2)
+                found[i].append(self.answer(other, expert.data))
+        return found
 
     def answer(self, expert: Expert, data: ImageData) -> Tensor:
         recipe = {"test": data.recipe()}
@@ -200,6 +217,9 @@ class Trial:
             target = expert.data.test_set.labels.to(self.device)
             nda = metrics.NormalizedDecodingAccuracy().to(self.device)
             nda.update(decoded, own, target)
+            self.journal.confused(
+                expert.name, metrics.confusion(decoded, own).cpu(), metrics.class_ndas(decoded, own, target)
+            )
             scores.append(
                 {
                     "name": expert.name,
@@ -230,7 +250,7 @@ class Trial:
             "test_coding_loss": sum(score["coding_loss"] for score in scores) / len(scores),
             "samples_nda": tuned.score.nda,
             "samples_divergence": tuned.score.divergence,
-            "tuning": asdict(self.tuner),
+            "tuner": asdict(self.tuner),
             "folds": self.tuner.folds_for(self.code),  # that judged the candidates: its own, or the tuner's
             "candidates": tuned.candidates,
             "distance": distance(*(trainable(e.network) for e in self.experts[:2])) if len(self.experts) > 1 else 0.0,
@@ -244,9 +264,10 @@ class Trial:
         return {**found, "history": self.code.history} if self.code.history else found
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> Iterator[Advance]:
         start, before = time.perf_counter(), self.computing
-        yield
+        with self.journal.phase(name) as advance:
+            yield advance
         took = time.perf_counter() - start - (self.computing - before)  # what is remembered is counted by itself
         self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
 

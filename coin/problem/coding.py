@@ -72,6 +72,7 @@ class Coding:
     remember: Remember = field(default_factory=remembering)
     compute_fisher: Callable[[nn.Module, Sequence[Tensor], Directions], Parameters] = diagonal_fisher
     compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
+    advance: Callable[[float, float], None] = lambda done, of: None  # candidates done, and of how many
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     scratch: nn.Module = field(init=False)
     prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)

@@ -76,9 +76,17 @@ class Tuner:
         """Of every candidate, on all samples or, fold after fold, on those it was not made from."""
         folds = self.folds_for(code)
         if not folds:
-            return [coding.score(coding.answers_of(code, candidate)) for candidate in candidates]
-        parts = self.parts(code, coding)
-        judged = [[held_out_score(code, *part, candidate, folds) for candidate in candidates] for part in parts]
+            scores = []
+            for k, candidate in enumerate(candidates):
+                coding.advance(k, len(candidates))
+                scores.append(coding.score(coding.answers_of(code, candidate)))
+            return scores
+        judged: list[list[Score]] = []
+        for fold, part in enumerate(self.parts(code, coding)):
+            judged.append([])
+            for k, candidate in enumerate(candidates):
+                coding.advance(fold * len(candidates) + k, folds * len(candidates))
+                judged[fold].append(held_out_score(code, *part, candidate, folds))
         return [mean_score(scores) for scores in zip(*judged, strict=True)]
 
     def parts(self, code: Code, coding: Coding) -> Iterator[tuple[Coding, Coding]]:

@@ -88,8 +88,9 @@ def settings_of(run: dict) -> dict[str, str]:
     overrides = run.get("overrides", {})
     chosen = {k: str(v) for k, v in overrides.items() if k not in IGNORED and not k.startswith("hydra.")}
     chosen.setdefault(TRAINING, "0")  # said or not, it is the default
-    if "tuning" in run:  # a sweep's file may have chosen it
-        chosen |= {"tuning": run["tuning"]["criterion"], "tuning.folds": str(run["tuning"]["folds"])}
+    tuner = run.get("tuner") or run.get("tuning")  # a sweep's file may have chosen it; runs of before name it otherwise
+    if isinstance(tuner, dict):
+        chosen |= {"tuning": tuner["criterion"], "tuning.folds": str(tuner["folds"])}
     return chosen
 
 

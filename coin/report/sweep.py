@@ -2,6 +2,7 @@
 and when all have ended a comparison appears in the sweep's folder."""
 
 import csv
+import hashlib
 import json
 import traceback
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ from typing import Any
 import wandb
 
 from coin.lab.console import console, is_user_error, message
-from coin.lab.loggers import wandb_logger
+from coin.lab.journal import Subject
+from coin.lab.wandb_journal import Wandb, WandbJournal
 from coin.parameters import listing
 from coin.report.runs import write_results
 from coin.report.write import write_report
@@ -31,6 +33,13 @@ class Job:
         check_same(self.folder, self.config, contents)
         console.print(f"done already: {self.folder}")
         return True
+
+    @property
+    def id(self) -> str:
+        """The same for the same job, whenever it is started."""
+        kept = {k: v for k, v in flat(self.config).items() if not k.startswith(HARMLESS) and not k.endswith(".root")}
+        told = json.dumps([str(self.folder), kept], sort_keys=True)
+        return f"encode-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
     def finish(self, results: dict) -> None:
         (self.folder / "config.json").write_text(json.dumps(self.config, indent=2, sort_keys=True) + "\n")
@@ -124,18 +133,14 @@ def log_report(config: Any, folder: Path, written: list[Path]) -> None:
     """The comparison as a W&B run of the sweep's group: its table, and its figures as images."""
     if "wandb" not in str(config.logger.get("_target_", "")):
         return
-    logger: Any = wandb_logger(
-        str(folder), name="report", job_type="report", group=str(folder), project=config.logger.project
-    )
-    if not hasattr(logger.experiment, "log"):
-        return  # W&B could not log
+    subject = Subject(name="report", job_type="report", group=str(folder))
+    with Wandb(config.logger.project).open(folder, subject) as journal:
+        if isinstance(journal, WandbJournal):
+            journal.attempt(log_figures, journal.run, folder / "table.csv", written)
 
-    def log() -> None:
-        with open(folder / "table.csv", newline="") as file:
-            header, *rows = list(csv.reader(file))
-        logged: dict[str, Any] = {"table": wandb.Table(columns=[*header], data=rows)}
-        logged |= {path.stem: wandb.Image(str(path)) for path in written if path.suffix == ".png"}
-        logger.experiment.log(logged)
 
-    logger.attempt(log)
-    logger.finalize("success")
+def log_figures(run: Any, table: Path, written: list[Path]) -> None:
+    with open(table, newline="") as file:
+        header, *rows = list(csv.reader(file))
+    logged: dict[str, Any] = {"table": wandb.Table(columns=[*header], data=rows)}
+    run.log(logged | {path.stem: wandb.Image(str(path)) for path in written if path.suffix == ".png"})

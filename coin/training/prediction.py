@@ -95,11 +95,8 @@ class Asking:
     def device(self) -> torch.device:
         return self.trainer.strategy.root_device
 
-    def outputs(self, network: nn.Module, inputs: Inputs, batch_size: int = 250, quiet: bool = False) -> Tensor:
+    def outputs(self, network: nn.Module, inputs: Inputs, batch_size: int = 250) -> Tensor:
         """The network's outputs (samples, classes) in float32."""
-        bar = self.trainer.progress_bar_callback
-        if bar:
-            bar.disable() if quiet else bar.enable()
         module = Predictor(network)
         self.trainer.predict(module, datamodule=InputData(inputs, batch_size), return_predictions=False)
         return module.outputs()

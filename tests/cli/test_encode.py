@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import struct
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from conftest import run_script, shown_in_the_readme
 from hydra.errors import ConfigCompositionException
 from safetensors.torch import load_file, save_file
-from wandb.proto.wandb_internal_pb2 import Record
 
 from coin.lab.console import message
 
@@ -126,38 +124,6 @@ def test_logs_hold_no_environment_and_no_key(from_scratch):
     for path in files:
         raw = path.read_bytes()
         assert b"correct-horse" not in raw and b"0123456789abcdef" not in raw, path
-
-
-def read_offline_run(path):
-    """The records of a .wandb file: a 7-byte header, then 32 KiB blocks of (crc, length, type) and data."""
-    raw, at, whole = path.read_bytes(), 7, b""
-    while at + 7 <= len(raw):
-        left = 32768 - at % 32768
-        if left < 7:
-            at += left
-            continue
-        _, length, kind = struct.unpack("<IHB", raw[at : at + 7])
-        whole += raw[at + 7 : at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):  # a full record, or the last piece of one
-            yield Record.FromString(whole)
-            whole = b""
-
-
-def test_the_offline_run_holds_the_nda(digits_run):
-    folder, _ = digits_run
-    logged = {}
-    for path in folder.rglob("*.wandb"):
-        for record in read_offline_run(path):
-            for item in record.history.item:
-                logged["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
-    results = results_of(folder)
-    assert logged["nda"] == pytest.approx(results["nda"])
-    for expert in results["experts"]:
-        for key in ("nda", "accuracy", "decoded_accuracy"):
-            assert logged[f"{key}/{expert['name']}"] == pytest.approx(expert[key])
-    assert logged["hyperparameters/damping"] == results["hyperparameters"]["damping"]
-    assert {"coding_loss", "seconds/encode", "train/loss", "test/accuracy"} <= set(logged)
 
 
 def test_train_makes_the_expert_that_encode_uses(digits_run):
