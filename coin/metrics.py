@@ -1,6 +1,7 @@
 """Normalized decoding accuracy and the coding loss."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ class NormalizedDecodingAccuracy(Metric):
     decoded_correct: Tensor
     expert_correct: Tensor
 
-    def __init__(self, **settings) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.add_state("decoded_correct", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("expert_correct", torch.tensor(0), dist_reduce_fx="sum")

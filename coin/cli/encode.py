@@ -56,7 +56,7 @@ def run(config: DictConfig) -> None:
         say(f"results: {folder}")
 
 
-def encode(config: DictConfig, folder: Path, job: str | None = None) -> dict:
+def encode(config: DictConfig, folder: Path, job: str | None = None) -> dict[str, Any]:
     """What a config describes, done; as a `job` of a sweep, it goes on as the same run when it was killed."""
     settings = HydraConfig.get()
     names = {key: settings.runtime.choices[key] for key in ("experiment", "code", "decoder", "tuning", "model")}

@@ -43,6 +43,7 @@ def run(config: DictConfig) -> None:
         problems.attempt(check_minutes, config.checkpoint_minutes)
         problems.attempt(check_switches, config, ("compile",))
         problems.check()
+        assert workshop is not None and data is not None
         workshop.folder = Path(settings.runtime.output_dir)
         expert = workshop.expert(workshop.base(data.num_classes), data, finetune)
         say(f"expert: {expert.path}  (test accuracy {expert.facts['accuracy']:.2f} %)")

@@ -9,5 +9,5 @@ from coin.problem.coding import Coding
 
 @dataclass
 class Average(Code):
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         return weighted_sum(coding.params, coding.beta)

@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from coin.parameters import Parameters
-from coin.problem.coding import Coding
-from coin.problem.recipes import fields_of
+from coin.problem.coding import Coding, Hyperparameters
+from coin.problem.recipes import Recipe, fields_of
 
 
 class Code(abc.ABC):
     """A dataclass whose fields are the hyperparameters. One that is None is tuned over its grid."""
 
-    history: Sequence[dict] = ()  # a code that trains leaves a record an epoch
+    history: Sequence[dict[str, float]] = ()  # a code that trains leaves a record an epoch
     folds: int = 0  # a code that fits the samples has its candidates judged by so many parts it was not made from
     chosen: Mapping[str, float] = MappingProxyType({})  # what it chose by itself, beside the candidate
 
-    def candidates(self) -> list[dict]:
+    def candidates(self) -> list[Hyperparameters]:
         """The hyperparameters to choose from; a single empty choice where there are none."""
         return [{}]
 
-    def recipe(self) -> dict:
+    def recipe(self) -> Recipe:
         """What determines its weights beside the problem and the candidate, as plain data."""
         return fields_of(self)
 
@@ -30,11 +30,11 @@ class Code(abc.ABC):
         return
 
     @abc.abstractmethod
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         """The coded parameters θ_c for one of the candidates."""
 
 
-def choices(name: str, value: float | None, grid: Sequence[float]) -> list[dict]:
+def choices(name: str, value: float | None, grid: Sequence[float]) -> list[Hyperparameters]:
     """The one value given, or the whole grid."""
     return [{name: float(v)} for v in (grid if value is None else [value])]
 

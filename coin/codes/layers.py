@@ -35,7 +35,7 @@ def own_layers(network: nn.Module, convolutions: bool = True) -> dict[str, Layer
             continue
         weight = module._parameters.get("weight") if linear or (conv and convolutions) else None
         if weight is not None and weight.requires_grad and holders[id(weight)] == 1:
-            found[f"{name}.weight" if name else "weight"] = module  # type: ignore[assignment]
+            found[f"{name}.weight" if name else "weight"] = module
     return found
 
 
@@ -44,8 +44,8 @@ def watched(layers: Mapping[str, Layer], see: Hook) -> Iterator[None]:
     """While it lasts, `see` is called with the input and output of each layer that runs, by position or keyword; what
     it returns, unless None, takes the output's place."""
 
-    def hook(name: str) -> Callable:
-        def call(module: Layer, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
+    def hook(name: str) -> Callable[..., Tensor | None]:
+        def call(module: Layer, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
             return see(name, module, args[0] if args else kwargs["input"], output)
 
         return call

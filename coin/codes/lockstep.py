@@ -140,7 +140,7 @@ class Alive(TorchDispatchMode):
     """The bytes of tensors that operations have made and that are still in use."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.made: list[weakref.ref[Tensor]] = []
         self.peak = 0
 

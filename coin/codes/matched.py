@@ -11,7 +11,7 @@ from coin.codes.code import Code, check_positive, choices
 from coin.codes.layers import Layer, made_of, own_layers, parts_of, single, watched
 from coin.codes.lockstep import Schedule, in_lockstep, schedule_for
 from coin.parameters import Parameters, load, trainable, weighted_sum
-from coin.problem.coding import Coding
+from coin.problem.coding import Coding, Hyperparameters
 
 
 @dataclass
@@ -48,11 +48,11 @@ class Matched(Code):
         if self.start is not None and (not isinstance(self.start, Code) or len(self.start.candidates()) > 1):
             raise ValueError(f"code.start={self.start}: must be null, the average, or a code with nothing to tune")
 
-    def candidates(self) -> list[dict]:
+    def candidates(self) -> list[Hyperparameters]:
         scales = choices("scale", self.scale, self.scales)
         return [{**s, **t} for s in scales for t in choices("strength", self.strength, self.grid)]
 
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         scale = hyperparameters["scale"]
         start = weighted_sum(coding.params, coding.beta)
         if self.start:

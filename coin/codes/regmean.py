@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from coin.codes.code import Code, choices, values_of
 from coin.codes.layers import Layer, gram_of, own_layers, watched
 from coin.parameters import Parameters, weighted_sum
-from coin.problem.coding import Coding
+from coin.problem.coding import Coding, Hyperparameters
 
 
 @dataclass
@@ -27,7 +27,7 @@ class RegMean(Code):
             if not (isinstance(value, int | float) and 0 <= value <= 1):
                 raise ValueError(f"code.factor={value}: must be from 0 to 1, or null to tune it over code.grid")
 
-    def candidates(self) -> list[dict]:
+    def candidates(self) -> list[Hyperparameters]:
         return choices("factor", self.factor, self.grid)
 
     def grams(self, coding: Coding) -> list[Parameters]:
@@ -38,7 +38,7 @@ class RegMean(Code):
 
         return [coding.kept("grams", [i], settings, partial(grams, expert)) for i, expert in enumerate(coding.experts)]
 
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         params, grams, beta = coding.params, self.grams(coding), coding.beta
         coded = weighted_sum(params, beta)
         for name in grams[0]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coin.codes.code import Code, check_positive, choices
 from coin.parameters import Parameters, weighted_sum
-from coin.problem.coding import Coding
+from coin.problem.coding import Coding, Hyperparameters
 
 
 @dataclass
@@ -21,10 +21,10 @@ class TaskArithmetic(Code):
     def __post_init__(self) -> None:
         check_positive("scale", self.scale, self.grid)
 
-    def candidates(self) -> list[dict]:
+    def candidates(self) -> list[Hyperparameters]:
         return choices("scale", self.scale, self.grid)
 
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         base, alpha = coding.base_params, hyperparameters["scale"]
         weights = [alpha * len(coding.beta) * b for b in coding.beta]
         return weighted_sum([base, *coding.params], [1 - sum(weights), *weights])

@@ -11,7 +11,7 @@ from torch import Tensor
 from coin.codes.code import Code, check_positive, choices
 from coin.fisher import Directions, Exact
 from coin.parameters import Parameters, weighted_sum
-from coin.problem.coding import Coding
+from coin.problem.coding import Coding, Hyperparameters
 
 CHUNK = 1 << 16  # floats: two buffers and a slice of each operand stay in a core's cache
 
@@ -125,13 +125,13 @@ class FisherCode(Code):
         check_positive("scale", self.scale, self.scales)
         self.weighing = Weighing(self.balance, self.relative)
 
-    def candidates(self) -> list[dict]:
+    def candidates(self) -> list[Hyperparameters]:
         damped = choices("damping", self.damping, self.grid)
         if self.scale == 1:
             return damped
         return [{**d, **s} for d in damped for s in choices("scale", self.scale, self.scales)]
 
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         coded, s = self.solution(coding, hyperparameters["damping"]), hyperparameters.get("scale", 1.0)
         return coded if s == 1 else weighted_sum([coded, coding.base_params], [s, 1 - s])
 

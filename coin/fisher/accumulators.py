@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ class Watch:
 class Accumulator(abc.ABC):
     """Adds Σ_n (per-sample gradient)² of all directions to `total`, which has the parameter's shape."""
 
-    def __init__(self, rules: Sequence, layouts: Sequence[Layout], samples: int, total: Tensor):
+    def __init__(self, rules: Sequence[Any], layouts: Sequence[Layout], samples: int, total: Tensor):
         self.rules, self.layouts, self.samples, self.total = rules, layouts, samples, total
         self.watch: Watch | None = None
         self.watched: Tensor | None = None  # what the witnesses' gradients will be made of

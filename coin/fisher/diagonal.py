@@ -6,6 +6,7 @@ signals become squares. Peak memory does not depend on P: batches are cut to fit
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ class DiagonalFisher:
                 for name, p in self.params.items()
             }
         self.samples, self.parts, self.planning = 0, 0, 0.0
-        self.growths: dict[tuple, Growth] = {}  # of each shape of a sample
+        self.growths: dict[tuple[int, ...], Growth] = {}  # of each shape of a sample
         self.plans: dict[str, Plan] = {}  # of each graph
         self.plan: Plan | None = None  # the present one
 
@@ -168,10 +169,10 @@ class DiagonalFisher:
         with torch.inference_mode(False):
             return {name: total / self.samples for name, total in self.sums.items()}
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return {"sums": dict(self.sums), "samples": self.samples}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, total in self.sums.items():
             total.copy_(state["sums"][name])
         self.samples = int(state["samples"])

@@ -54,7 +54,7 @@ def read_graph(outputs: Tensor, params: Mapping[str, Tensor]) -> Graph:
     pending: list[Node] = [outputs.grad_fn]
     visited = {outputs.grad_fn: 0}
     names = {id(p): name for name, p in params.items()}
-    described: list[tuple] = []
+    described: list[tuple[Any, ...]] = []
     moves = False
     while pending:
         node = pending.pop()
@@ -96,7 +96,7 @@ def read_graph(outputs: Tensor, params: Mapping[str, Tensor]) -> Graph:
 SETTINGS: dict[type, list[str]] = {}  # the attributes below, of each type of node
 
 
-def settings_of(node: Node) -> list:
+def settings_of(node: Node) -> list[Any]:
     """The whole numbers an operation was called with: dimensions, sizes, shifts. Tensors are left packed."""
     if type(node) not in SETTINGS:
         saved = [name for name in dir(node) if name.startswith("_saved_")]

@@ -26,7 +26,7 @@ class Layout:
     def by_sample(self, tensor: Tensor, samples: int) -> Tensor:
         """(…, outer·samples·inner, …) to (samples, …, outer·inner, …): the positions stay where they were."""
         inner = tensor.shape[self.dim] // (self.outer * samples)
-        unfolded = tensor.unflatten(self.dim, (self.outer, samples, inner)).movedim(self.dim + 1, 0)
+        unfolded: Tensor = tensor.unflatten(self.dim, (self.outer, samples, inner)).movedim(self.dim + 1, 0)
         return unfolded.flatten(self.dim + 1, self.dim + 2)
 
 

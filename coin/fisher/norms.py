@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 class FrozenBatchNorm(TorchFunctionMode):
     """While active, F.batch_norm with nothing to train is x · scale + shift."""
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = (func is F.batch_norm) and scale_and_shift(*args, **(kwargs or {}))
         if found:
             x, scale, shift = found

@@ -108,7 +108,7 @@ def convolution(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None
         images = split(node._saved_input)  # (samples, rows of each, channels, *space)
         settings = node._saved_stride, node._saved_padding, node._saved_dilation
         patches = im2col(images.flatten(0, 1), kernel, *settings)  # (rows, positions, kernel, channels)
-        grouped = patches.unflatten(3, (groups, columns)).transpose(2, 3)
+        grouped: Tensor = patches.unflatten(3, (groups, columns)).transpose(2, 3)
         return grouped.reshape(len(images), -1, groups, patches.shape[2] * columns)
 
     def signal(gradient: Tensor, split: Split) -> Tensor:
@@ -122,7 +122,9 @@ def convolution(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None
     return Product(inputs, signal, to_param, groups, outputs)
 
 
-def im2col(x: Tensor, kernel, stride, padding, dilation) -> Tensor:
+def im2col(
+    x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Tensor:
     """(rows, channels, *space) to (rows, positions, kernel positions, channels), for any number of dimensions."""
     if any(padding):
         x = F.pad(x, [p for size in reversed(padding) for p in (size, size)])

@@ -30,8 +30,8 @@ class Signals:
         last = set(self.last)
         self.handles = [node.register_prehook(self.hook(node)) for node in nodes if node not in last]
 
-    def hook(self, node: Node) -> Callable:
-        def hand_over(gradients: tuple) -> None:
+    def hook(self, node: Node) -> Callable[[tuple[Tensor, ...]], None]:
+        def hand_over(gradients: tuple[Tensor, ...]) -> None:
             self.receive(node, gradients[0])
 
         return hand_over

@@ -16,6 +16,7 @@ from coin.lab.journal import Journal, Kept, Subject
 from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Made, Store, shortened
 from coin.problem.digests import digest_of
+from coin.problem.recipes import Recipe
 from coin.training.batch_norm import freeze_batch_norm
 from coin.training.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
 from coin.training.data.images import ImageData
@@ -153,7 +154,7 @@ class Workshop:
             journal.close("success")
         return found
 
-    def journal(self, name: str, key: str, recipe: dict) -> Journal:
+    def journal(self, name: str, key: str, recipe: Recipe) -> Journal:
         """Of a training, which goes on as the same run when it was killed and is started again."""
         if self.logger is None or self.folder is None:
             return Journal()
@@ -164,7 +165,7 @@ class Workshop:
             self.folder, Subject(name=f"train-{name}", job_type="train", config=config, tags=tags, id=key[-128:])
         )
 
-    def check_there(self, kind: str, name: str, recipe: dict) -> None:
+    def check_there(self, kind: str, name: str, recipe: Recipe) -> None:
         if not self.train_missing and self.store.find(kind, name, recipe) is None:
             raise ValueError(
                 f"there is no {self.store.locate(kind, name, recipe)} and train_missing=false; "

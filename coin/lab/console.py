@@ -8,12 +8,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from rich.console import Console
 
 from coin.lab.display import Display
 from coin.lab.presence import Deserted
 from coin.training.ranks import is_first
+
+T = TypeVar("T")
 
 console = Console(highlight=False, soft_wrap=True)
 display = Display(console)
@@ -106,7 +109,7 @@ def message(error: BaseException) -> str:
     return " ".join(lines)
 
 
-def check_switches(config: Mapping, names: Sequence[str]) -> None:
+def check_switches(config: Mapping[str, Any], names: Sequence[str]) -> None:
     """`train_missing=no` is a text for Hydra, and a text would count as true."""
     for name in names:
         if not isinstance(config[name], bool):
@@ -119,7 +122,7 @@ class Problems:
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def attempt(self, make: Callable, *args, **settings):
+    def attempt(self, make: Callable[..., T], *args: Any, **settings: Any) -> T | None:
         """What `make` returns, or None and one more problem."""
         try:
             return make(*args, **settings)
@@ -127,6 +130,7 @@ class Problems:
             if not is_user_error(error):
                 raise
             self.add(message(error))
+            return None
 
     def add(self, problem: str) -> None:
         if problem not in self.found:  # two experts with the same mistake

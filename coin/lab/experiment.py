@@ -14,7 +14,7 @@ from coin.lab.console import Problems, check_switches, say
 from coin.lab.journal import Journal, Kept, Subject
 from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Store, digest_of_file
-from coin.lab.trial import Trial
+from coin.lab.trial import Results, Trial
 from coin.problem.coding import check_beta
 from coin.problem.memory import Memory
 from coin.problem.tuning import Tuner
@@ -104,12 +104,12 @@ class Experiment:
                 problems.add(f"experts.{name}.path={source.path}: no such file or folder; give an expert's or null")
         problems.check()
 
-    def run(self, run: Run, memory: Memory) -> dict:
+    def run(self, run: Run, memory: Memory) -> Results:
         """What goes into results.json; the run's folder gets coded.safetensors and the log."""
         with self.logger.open(run.folder, run.subject(self)) as journal:
             return self.recorded(run, memory, journal)
 
-    def recorded(self, run: Run, memory: Memory, journal: Journal) -> dict:
+    def recorded(self, run: Run, memory: Memory, journal: Journal) -> Results:
         assert self.drawn is not None and self.beta is not None
         workshop = self.workshop(run)
         with journal.phase("experts"):
@@ -147,7 +147,7 @@ class Experiment:
     def classes(self) -> int:
         return next(iter(self.experts.values())).data.num_classes
 
-    def facts(self, experts: Sequence[Expert], results: dict) -> dict:
+    def facts(self, experts: Sequence[Expert], results: Results) -> dict[str, Any]:
         """What stands in coded.safetensors beside the tensors."""
         told = ("experiment", "code", "decoder", "samples", "seed", "hyperparameters")
         return {

@@ -1,6 +1,7 @@
 """Where journals are kept: W&B by default (coin/lab/wandb_journal.py), or one of Lightning's other loggers."""
 
 import abc
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class MLflow(Logs):
         except ModuleNotFoundError as error:
             raise ValueError(f"logger=mlflow: {error}; pip install 'coin[mlflow]'") from error
         tags = {"job_type": subject.job_type, "group": subject.group or "", "id": subject.id or ""}
-        uri = self.uri or (mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else "sqlite:///mlflow.db")
+        uri = self.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
         logger = MLFlowLogger(
             self.experiment,
             run_name=subject.name,

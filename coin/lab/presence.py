@@ -12,7 +12,7 @@ from typing import IO, TypeVar
 from coin.training.ranks import is_first, run_name
 
 T = TypeVar("T")
-_held: dict[Path, IO] = {}  # until the process ends
+_held: dict[Path, IO[str]] = {}  # until the process ends
 
 
 class Deserted(RuntimeError):

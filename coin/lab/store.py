@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import filelock
 import lightning
@@ -26,9 +27,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from coin.lab.presence import Presence
+from coin.problem.recipes import Recipe
 from coin.training.ranks import is_distributed, is_first, run_name
 
-Made = tuple[Mapping[str, Tensor], dict]  # tensors, and facts about them such as an accuracy
+Facts = dict[str, Any]
+Made = tuple[Mapping[str, Tensor], Facts]  # tensors, and facts about them such as an accuracy
 
 
 @dataclass
@@ -36,19 +39,21 @@ class Artifact:
     """One folder of the store. `key` stands for it in the recipes of what is derived from it."""
 
     path: Path
-    record: dict
+    record: dict[str, Any]
 
     @property
     def key(self) -> str:
         return self.path.name
 
     @property
-    def facts(self) -> dict:
-        return self.record["facts"]
+    def facts(self) -> Facts:
+        facts: Facts = self.record["facts"]
+        return facts
 
     @property
-    def recipe(self) -> dict:
-        return self.record["recipe"]
+    def recipe(self) -> Recipe:
+        recipe: Recipe = self.record["recipe"]
+        return recipe
 
     def tensors(self) -> dict[str, Tensor]:
         return load_file(self.path / "tensors.safetensors")
@@ -64,7 +69,7 @@ class Store:
         if self.root.exists() and not self.root.is_dir():
             raise ValueError(f"store={root}: is a file; give a folder")
 
-    def locate(self, kind: str, name: str, recipe: dict) -> Path:
+    def locate(self, kind: str, name: str, recipe: Recipe) -> Path:
         for part in (kind, name):
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", part) or ".." in part:
                 raise ValueError(f"{part!r} cannot name an artifact; allowed are letters, digits and _ . -")
@@ -75,7 +80,7 @@ class Store:
         self,
         kind: str,
         name: str,
-        recipe: dict,
+        recipe: Recipe,
         make: Callable[[Path], Made],
         derived: bool = False,
         alone: bool = False,
@@ -123,7 +128,7 @@ class Store:
             shutil.rmtree(scratch, ignore_errors=True)
         return self.read(path)
 
-    def find(self, kind: str, name: str, recipe: dict, derived: bool = False) -> Artifact | None:
+    def find(self, kind: str, name: str, recipe: Recipe, derived: bool = False) -> Artifact | None:
         """The artifact if it is there; a damaged one that can be derived again counts as not there."""
         path = self.locate(kind, name, recipe)
         if not path.is_dir():
@@ -138,7 +143,7 @@ class Store:
                 raise
             return None
 
-    def write(self, path: Path, tensors: Mapping[str, Tensor], record: dict) -> None:
+    def write(self, path: Path, tensors: Mapping[str, Tensor], record: dict[str, Any]) -> None:
         fresh = path.parent / f".{path.name}.new"  # what a killed process left there goes first
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)

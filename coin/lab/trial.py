@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
-from coin.problem.recipes import lasts
+from coin.problem.recipes import Recipe, lasts
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.images import ImageData
 from coin.training.prediction import Asking, Inputs
@@ -34,6 +35,8 @@ from coin.training.trainers import MakeTrainer
 # What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
 # computed gives it the next version, so that what the old way made is not taken for what the new one makes.
 KEPT = {"fishers": 2, "outputs": 2, "students": 2}
+
+Results = dict[str, Any]  # what results.json says, of a run or of one of its experts
 
 
 @dataclass(kw_only=True)
@@ -53,7 +56,7 @@ class Trial:
     samples: Samples
     seed: int
     make_trainer: MakeTrainer
-    setting: dict  # what else an expert's outputs depend on: the architecture, the Trainer's precision
+    setting: Recipe  # what else an expert's outputs depend on: the architecture, the Trainer's precision
     memory: Memory = field(default_factory=Memory)
     journal: Journal = field(default_factory=Journal)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -69,7 +72,7 @@ class Trial:
             network.to(self.device)
         self.samples = self.samples.to(self.device)
 
-    def run(self) -> tuple[dict, Parameters, Parameters]:
+    def run(self) -> tuple[Results, Parameters, Parameters]:
         """What results.json says of the run, all tensors of the coded network it says it of, and the decoder's."""
         coding = self.coding()
         with self.phase("outputs") as advance:
@@ -90,7 +93,9 @@ class Trial:
         drawn = self.samples
         digest, base = digest_of(drawn.inputs), digest_of(*self.base.state_dict().values())
 
-        def remember(kind: str, which: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+        def remember(
+            kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
+        ) -> Parameters:
             chosen = [self.experts[i] for i in which]
             own = {"samples": digest, **settings}
             if len(chosen) > 1:
@@ -121,7 +126,7 @@ class Trial:
         return coding
 
     def remember(
-        self, kind: str, experts: Sequence[Expert], recipe: dict, compute: Callable[[], Parameters]
+        self, kind: str, experts: Sequence[Expert], recipe: Recipe, compute: Callable[[], Parameters]
     ) -> Parameters:
         """Something about an expert, or several: computed once for all codes, decoders, candidates and, if KEPT, runs.
 
@@ -207,7 +212,7 @@ class Trial:
             )
         return sum(ndas) / len(ndas)
 
-    def evaluate(self, answers: list[Tensor], fitted: Fitted, experts: list[list[Tensor]]) -> list[dict]:
+    def evaluate(self, answers: list[Tensor], fitted: Fitted, experts: list[list[Tensor]]) -> list[Results]:
         scores = []
         for i, expert in enumerate(self.experts):
             own, answer = experts[i][i], answers[i]
@@ -237,7 +242,7 @@ class Trial:
             )
         return scores
 
-    def results(self, tuned: Tuned, scores: list[dict]) -> dict:
+    def results(self, tuned: Tuned, scores: list[Results]) -> Results:
         params = trainable(self.experts[0].network)
         found = {
             "seed": self.seed,

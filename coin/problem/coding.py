@@ -18,17 +18,18 @@ from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nd
 from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
-from coin.problem.recipes import recipe_of
+from coin.problem.recipes import Recipe, recipe_of
 
 T = TypeVar("T")
-Remember = Callable[[str, Sequence[int], dict, Callable[[], Parameters]], Parameters]
+Hyperparameters = dict[str, float]  # one of a code's candidates
+Remember = Callable[[str, Sequence[int], Recipe, Callable[[], Parameters]], Parameters]
 
 
 def remembering() -> Remember:
     """Computes the same thing once."""
     memory = Memory()
 
-    def remember(kind: str, experts: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+    def remember(kind: str, experts: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]) -> Parameters:
         return memory.recall(json.dumps([kind, list(experts), settings], sort_keys=True), lambda: (compute(), 0.0))[0]
 
     return remember
@@ -47,9 +48,9 @@ class Score:
 class Encoder(Protocol):
     """What the problem needs to know of a code."""
 
-    def recipe(self) -> dict: ...
+    def recipe(self) -> Recipe: ...
 
-    def encode(self, coding: "Coding", **hyperparameters) -> Parameters: ...
+    def encode(self, coding: "Coding", **hyperparameters: float) -> Parameters: ...
 
 
 @dataclass
@@ -91,18 +92,21 @@ class Coding:
     def device(self) -> torch.device:
         return next(self.experts[0].parameters()).device
 
-    def kept(self, kind: str, experts: Sequence[int], settings: dict, compute: Callable[[], Parameters]) -> Parameters:
+    def kept(
+        self, kind: str, experts: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
+    ) -> Parameters:
         """What is remembered of some of the experts, on their device."""
         found = self.remember(kind, experts, settings, compute)
         return {name: value.to(self.device) for name, value in found.items()}
 
-    def prepare(self, settings: dict, make: Callable[[], T]) -> T:
+    def prepare(self, settings: Recipe, make: Callable[[], T]) -> T:
         """What a code makes once for all its candidates and is too large to be kept longer: the last one alone."""
         key = json.dumps(settings, sort_keys=True)
         if key not in self.prepared:
             self.prepared.clear()  # before the next is made
             self.prepared[key] = make()
-        return self.prepared[key]
+        made: T = self.prepared[key]
+        return made
 
     @property
     def params(self) -> list[Parameters]:
@@ -150,7 +154,7 @@ class Coding:
         coded = self.run(WithFeatures(self.network(params), required=self.decoder.features))
         return Answers(coded, self.outputs(), self.beta, self.owners)
 
-    def answers_of(self, code: "Encoder", hyperparameters: dict) -> Answers:
+    def answers_of(self, code: "Encoder", hyperparameters: Hyperparameters) -> Answers:
         """The same for a candidate of a code; remembered, since any decoder may ask."""
         settings = {"code": code.recipe(), **hyperparameters, "beta": list(self.beta)}
         everyone = range(len(self.experts))
@@ -189,7 +193,7 @@ class Coding:
         inputs = torch.cat(list(self.batches))[rows]
         settings = {"rows": hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]}
 
-        def remember(kind: str, experts: Sequence[int], own: dict, compute: Callable[[], Parameters]) -> Parameters:
+        def remember(kind: str, experts: Sequence[int], own: Recipe, compute: Callable[[], Parameters]) -> Parameters:
             if kind == "outputs":
                 return {"outputs": self.outputs()[experts[0]][rows]}
             return self.remember(kind, experts, {**own, **settings}, compute)

@@ -17,13 +17,13 @@ class WithFeatures(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         seen: list[tuple[Tensor, Tensor]] = []
 
-        def keep(module: nn.Module, inputs: tuple, named: dict[str, Tensor], output: Tensor) -> None:
+        def keep(module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
             seen[:] = [(inputs[0] if inputs else next(iter(named.values())), output)]
 
         linears = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
         handles = [module.register_forward_hook(keep, with_kwargs=True) for module in linears]
         try:
-            outputs = self.network(x)
+            outputs: Tensor = self.network(x)
         finally:
             for handle in handles:
                 handle.remove()

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from coin.problem.digests import digest_of
 
+Recipe = dict[str, Any]
+
 LOCAL: dict[type, int] = {}  # classes that are made inside functions, numbered: two of them may have one name
 
 
@@ -37,7 +39,7 @@ def recipe_of(value: Any) -> Any:
     return {"class": class_name(type(value)), **told}
 
 
-def fields_of(value: Any) -> dict:
+def fields_of(value: Any) -> Recipe:
     """The declared fields of a dataclass; of another object of a Python class, that there is nothing to declare."""
     name = type(value).__name__
     declared = fields(value) if is_dataclass(value) else ()

@@ -16,7 +16,7 @@ import torch
 from coin.codes.code import Code
 from coin.decoders import Answers, Fitted
 from coin.parameters import Parameters
-from coin.problem.coding import Coding, Score
+from coin.problem.coding import Coding, Hyperparameters, Score
 
 CRITERIA = ("nda", "coding_loss", "divergence")
 
@@ -25,11 +25,11 @@ CRITERIA = ("nda", "coding_loss", "divergence")
 class Tuned:
     """The choice, its coded parameters, and how every candidate did on the samples."""
 
-    hyperparameters: dict
+    hyperparameters: Hyperparameters
     params: Parameters
     decoder: Fitted
     score: Score
-    candidates: list[dict]
+    candidates: list[dict[str, float]]
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Tuner:
         answers = coding.answers(params)
         return Tuned(chosen, params, coding.decoder.fit(answers), coding.score(answers), table)
 
-    def scores(self, code: Code, coding: Coding, candidates: Sequence[dict]) -> list[Score]:
+    def scores(self, code: Code, coding: Coding, candidates: Sequence[Hyperparameters]) -> list[Score]:
         """Of every candidate, on all samples or, fold after fold, on those it was not made from."""
         folds = self.folds_for(code)
         if not folds:
@@ -104,7 +104,7 @@ class Tuner:
         return tuple(-math.inf if math.isnan(value) else value for value in ranked)
 
 
-def held_out_score(code: Code, seen: Coding, unseen: Coding, hyperparameters: dict, folds: int) -> Score:
+def held_out_score(code: Code, seen: Coding, unseen: Coding, hyperparameters: Hyperparameters, folds: int) -> Score:
     """The score of samples that neither the coded network nor the decoder was made from."""
 
     def compute() -> Parameters:

@@ -5,9 +5,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coin.report import paper
-from coin.report.runs import IGNORED, TRAINING, settings_of
+from coin.report.runs import IGNORED, TRAINING, Run, settings_of
 
 # Overrides with which a run may still be as the paper's; its samples and β are looked at.
 AS_THE_PAPER = IGNORED | {"model", "model.weights", "model.stride_in_1x1", "samples", "beta", "code.track", TRAINING}
@@ -26,7 +27,7 @@ class Cell:
     code: str
     decoder: str
     variant: dict[str, str]  # the settings that vary within the collection
-    runs: list[dict]  # by seed
+    runs: list[Run]  # by seed
     best: bool = False  # whether no average of the experiment is higher
 
     @property
@@ -49,13 +50,13 @@ class Cell:
         return [f"{key}={value}" for key, value in self.variant.items() if key not in left_out]
 
     @property
-    def row(self) -> tuple:
+    def row(self) -> tuple[Any, ...]:
         """Where it is in a column: codes in the paper's order, others behind; settings by size."""
         settings = [(number(value), value, key) for key, value in self.variant.items()]
         return place(self.code, CODES), place(self.decoder, DECODERS), settings
 
     @property
-    def first(self) -> dict:
+    def first(self) -> Run:
         """The first draw; runs of older versions, which tell less of their experts, come last."""
         return min(self.runs, key=lambda run: "distance" not in run)
 
@@ -74,7 +75,7 @@ class Cell:
     @property
     def distance(self) -> float:
         """Of the experts from one another; NaN where no run tells it."""
-        return self.first.get("distance", math.nan)
+        return float(self.first.get("distance", math.nan))
 
     def nda(self, expert: int | None = None) -> tuple[float, float]:
         """Mean and standard deviation over the draws, of one expert or of the average."""
@@ -135,7 +136,7 @@ def curves(cells: Sequence[Cell]) -> list[str]:
     return [key for key in keys if len({cell.number(key) for cell in cells} - {math.inf}) > 2]
 
 
-def cells_of(runs: Sequence[dict]) -> list[Cell]:
+def cells_of(runs: Sequence[Run]) -> list[Cell]:
     """Runs grouped by experiment, code and whatever else varies among them; of runs with one seed the last counts."""
     settings = [settings_of(run) for run in runs]
     keys = {key for chosen in settings for key in chosen}
@@ -143,7 +144,7 @@ def cells_of(runs: Sequence[dict]) -> list[Cell]:
     counts = Counter((experiment, key) for experiment, key, _ in values)
     varying = sorted({key for (_, key), count in counts.items() if count > 1})  # within an experiment
     names = names_of(varying, settings)
-    groups: dict[tuple, dict[int, dict]] = {}
+    groups: dict[tuple[Any, ...], dict[int, Run]] = {}
     for run, chosen in zip(runs, settings, strict=True):
         variant = tuple({names[key]: chosen[key] for key in varying if key in chosen}.items())
         group = run["experiment"], run["code"], run.get("decoder", "analytic"), variant

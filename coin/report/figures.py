@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from coin.report.cells import Cell, by_experiment, curves, distinct
+from coin.report.runs import Run
 
 AXES = {"samples": "samples P", "damping": "damping λ", "beta": "weight β₁ of the first expert"}
 NDA = "average NDA, %"
@@ -62,7 +63,7 @@ def looks(names: Sequence[str], choice: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, cycle(choice), strict=False))
 
 
-def finish(figure: Figure, handles: Sequence = (), **place: Any) -> Figure:
+def finish(figure: Figure, handles: Sequence[Line2D] = (), **place: Any) -> Figure:
     """With one legend for all panels that have none of their own: what has the same name is in it once."""
     figure.tight_layout()
     bare = [axis for axis in figure.axes if not axis.get_legend()]
@@ -88,7 +89,10 @@ def bars(cells: Sequence[Cell]) -> Figure:
             own = [cell for cell in group if cell.decoder == decoder]
             places = [codes.index(cell.code_without()) + (d - (len(decoders) - 1) / 2) * width for cell in own]
             means, deviations = [cell.nda()[0] for cell in own], [cell.nda()[1] for cell in own]
-            look: dict = {"color": [hues[decoder if several else cell.code_without()] for cell in own], "alpha": 0.85}
+            look: dict[str, Any] = {
+                "color": [hues[decoder if several else cell.code_without()] for cell in own],
+                "alpha": 0.85,
+            }
             axis.barh(places, means, width, xerr=deviations, label=decoder if several else None, **look)
             marks = [(cell.paper(), place) for cell, place in zip(own, places, strict=True) if cell.paper() is not None]
             if marks:
@@ -166,7 +170,7 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
         for label in distinct(cell.label_without(key) for cell in numbered):
             own = [cell for cell in numbered if cell.label_without(key) == label]
             x, y, deviations = zip(*sorted((cell.number(key), *cell.nda()) for cell in own), strict=True)
-            look: dict = {"color": hues[own[0].code_without(key)], "linestyle": styles[own[0].decoder]}
+            look: dict[str, Any] = {"color": hues[own[0].code_without(key)], "linestyle": styles[own[0].decoder]}
             axis.errorbar(x, y, yerr=deviations, marker="o", capsize=3, label=label, **look)
         values = sorted({cell.number(key) for cell in numbered})
         if values and values[0] > 0 and values[-1] / values[0] >= 10:
@@ -177,7 +181,7 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
     return finish(figure)
 
 
-def has_curves(run: dict) -> bool:
+def has_curves(run: Run) -> bool:
     """Whether the run has an NDA for every epoch."""
     return any("train_nda" in point for point in run.get("history", []))
 

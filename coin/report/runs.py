@@ -8,6 +8,8 @@ from typing import Any
 
 from coin.training.ranks import is_first
 
+Run = dict[str, Any]  # what a results.json says
+
 # Overrides that tell neither one setting from another nor belong in a table.
 IGNORED = {"seed", "experiment", "code", "decoder", "store", "sweeps", "data.root", "logger", "save_coded",
            "train_missing", "trainer", "trainer.enable_progress_bar"}  # fmt: skip
@@ -19,7 +21,7 @@ RUN: dict[str, Any] = {"code": str, "experiment": str, "seed": int, "samples": i
                        "experts": [{"name": str, "nda": NUMBER}], "seconds": {"encode": NUMBER}}  # fmt: skip
 
 
-def write_results(folder: Path, results: dict) -> None:
+def write_results(folder: Path, results: Run) -> None:
     """Written last, by the first rank, and by one rename: where results.json is, the run is complete."""
     if not is_first():
         return
@@ -42,11 +44,11 @@ def defined(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def undefined(read: dict) -> dict:
+def undefined(read: dict[str, Any]) -> dict[str, Any]:
     return {key: math.nan if value is None else value for key, value in read.items()}
 
 
-def collect(folder: Path) -> list[dict]:
+def collect(folder: Path) -> list[Run]:
     """All runs below the folder, in the order of their paths; packed ones first, as they are the older."""
     found = [run for path in files(folder, "runs.jsonl") for run in unpack(path)]
     found += [parse(path.read_text(), str(path)) for path in files(folder, "results.json")]
@@ -59,13 +61,13 @@ def files(folder: Path, name: str) -> list[Path]:
     return sorted(path for path in folder.rglob(name) if path.is_file())
 
 
-def unpack(path: Path) -> list[dict]:
+def unpack(path: Path) -> list[Run]:
     return [parse(line, f"line {i} of {path}") for i, line in enumerate(path.read_text().splitlines(), start=1)]
 
 
-def parse(text: str, where: str) -> dict:
+def parse(text: str, where: str) -> Run:
     try:
-        run = json.loads(text, object_hook=undefined)
+        run: Run = json.loads(text, object_hook=undefined)
         lacking = [key for key, shape in RUN.items() if not (isinstance(run, dict) and fits(run.get(key), shape))]
         if lacking or not isinstance(run.get("overrides", {}), dict):
             raise ValueError(f"it lacks {', '.join(lacking) or 'overrides'}")
@@ -82,7 +84,7 @@ def fits(value: Any, shape: Any) -> bool:
     return isinstance(value, shape)
 
 
-def settings_of(run: dict) -> dict[str, str]:
+def settings_of(run: Run) -> dict[str, str]:
     """What tells a run from others beside its code, decoder, experiment and seed: overrides, the seed of its experts'
     training, and how it was tuned."""
     overrides = run.get("overrides", {})
@@ -94,7 +96,7 @@ def settings_of(run: dict) -> dict[str, str]:
     return chosen
 
 
-def identity(run: dict) -> tuple:
+def identity(run: Run) -> tuple[Any, ...]:
     """Runs that have it in common are one run, made twice."""
     settings = tuple(sorted(settings_of(run).items()))
     return run["experiment"], run["code"], run.get("decoder", "analytic"), settings, run["seed"]

@@ -24,9 +24,9 @@ from coin.report.write import write_report
 @dataclass
 class Job:
     folder: Path
-    config: dict = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
 
-    def done(self, contents: Callable[[], dict]) -> bool:
+    def done(self, contents: Callable[[], dict[str, Any]]) -> bool:
         """Whether its results are there; `contents` says what lies where the config's paths point, if that matters."""
         if not (self.folder / "results.json").is_file():
             return False
@@ -41,7 +41,7 @@ class Job:
         told = json.dumps([str(self.folder), kept], sort_keys=True)
         return f"encode-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
-    def finish(self, results: dict) -> None:
+    def finish(self, results: dict[str, Any]) -> None:
         (self.folder / "config.json").write_text(json.dumps(self.config, indent=2, sort_keys=True) + "\n")
         write_results(self.folder, results)
 
@@ -58,7 +58,7 @@ def job_of_sweep(folder: Path) -> Iterator[Job]:
         console.print(f"failed: {folder}: {message(error)}", markup=False)
 
 
-def check_same(folder: Path, config: dict, contents: Callable[[], dict]) -> None:
+def check_same(folder: Path, config: dict[str, Any], contents: Callable[[], dict[str, Any]]) -> None:
     """Refuses to take another config's results for this one's, or to replace them.
 
     Data, weights and experts that were moved are the same where their contents are those that results.json names.
@@ -84,14 +84,14 @@ ROOTS = ("root", "data.root")  # where those of the experts come from
 HARMLESS = ("logger.", "store", "train_missing", "checkpoint_minutes", "compile")  # they change no result
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
         found = json.loads(path.read_text())
         return found if isinstance(found, dict) else {}
     return {}  # unreadable: who knows what it was
 
 
-def flat(config: Any, name: str = "") -> dict:
+def flat(config: Any, name: str = "") -> dict[str, Any]:
     """{a.b: value}"""
     if not isinstance(config, dict):
         return {name: config}

@@ -5,12 +5,13 @@ import io
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 
 from coin.report.cells import Cell, by_experiment, distinct, name_of, spread
 from coin.report.grid import Grid, pivot
-from coin.report.runs import TRAINING
+from coin.report.runs import TRAINING, Run
 
 
 def texts(cells: Sequence[Cell]) -> dict[str, str]:
@@ -72,7 +73,7 @@ def terminal(cells: Sequence[Cell]) -> list[Table]:
     return [table(group, "NDA %", "[bold]{}[/bold]").terminal(group[0].experiment) for group in by_experiment(cells)]
 
 
-def run_table(results: dict) -> Table:
+def run_table(results: Run) -> Table:
     """One run: how well each expert is decoded."""
     chosen = ", ".join(f"{k}={v:g}" for k, v in results["hyperparameters"].items())
     title = f"{name_of(results['code'], results.get('decoder', 'analytic'))} on {results['experiment']}"
@@ -138,11 +139,11 @@ def training(cells: Sequence[Cell]) -> Grid:
 def experts(cells: Sequence[Cell]) -> Grid:
     """A row a set of experts: how good and how far from one another they are, and the NDA of every code."""
 
-    def who(cell: Cell) -> tuple:
+    def who(cell: Cell) -> tuple[Any, ...]:
         """What tells one set of experts from another."""
         return (cell.experiment, *cell.facts("accuracy"), f"{cell.distance:.3g}")
 
-    groups: dict[tuple, list[Cell]] = {}
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in (cell for cell in cells if not math.isnan(cell.distance)):
         groups.setdefault(who(cell), []).append(cell)
     shared = {key: dict(set.intersection(*(set(c.variant.items()) for c in group))) for key, group in groups.items()}

@@ -20,10 +20,13 @@ from coin.decoders import Analytic
 from coin.parameters import Parameters, weighted_sum
 from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
+from coin.problem.recipes import Recipe
 from coin.problem.tuning import Tuner
 from coin.training.batch_norm import batch_norms
-from coin.training.data.images import Batches, Images
+from coin.training.data.images import Batch, Batches, Images
 from coin.training.trainers import Trainers
+
+Point = dict[str, float]  # what is told of an epoch
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Distillation(Code):
     trainer: Callable[..., L.Trainer] | None = field(default=None, compare=False)
     track: int = field(default=0, compare=False)  # test samples an expert on which NDA is told every epoch; 0: none
     tuner: Tuner = field(default_factory=Tuner)  # of the code it starts from
-    history: Sequence[dict] = field(default=(), init=False, repr=False)
+    history: Sequence[Point] = field(default=(), init=False, repr=False)
     chosen: Mapping[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +63,7 @@ class Distillation(Code):
         if self.folds < 0 or self.folds == 1:
             raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to train for all epochs")
 
-    def encode(self, coding: Coding, **hyperparameters) -> Parameters:
+    def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         start = self.start_params(coding)
         settings = {"student": self.settings(), "start": digest_of(*start.values()), "track": self.track}
         everyone = range(len(coding.experts))
@@ -79,7 +82,7 @@ class Distillation(Code):
         if self.folds > samples:
             raise ValueError(f"code.folds={self.folds}: there are only {samples} samples")
 
-    def settings(self) -> dict:
+    def settings(self) -> Recipe:
         """What determines a student beside its start, the experts and the samples."""
         chosen = ("epochs", "learning_rate", "weight_decay", "batch_size", "folds", "seed")
         return {name: getattr(self, name) for name in chosen}
@@ -109,7 +112,7 @@ class Distillation(Code):
         for k in range(self.folds):
             seen, unseen = (coding.part(torch.where(rows)[0]) for rows in (fold != k, fold == k))
 
-            def score(network: nn.Module, unseen: Coding = unseen) -> dict:
+            def score(network: nn.Module, unseen: Coding = unseen) -> Point:
                 return {"loss": unseen.loss(parameters.trainable(network))}
 
             _, history = self.train(seen, start, self.epochs, score)
@@ -121,8 +124,8 @@ class Distillation(Code):
         coding: Coding,
         start: Parameters,
         epochs: int,
-        scores: Callable[[nn.Module], dict] = lambda network: {},
-    ) -> tuple[Parameters, list[dict]]:
+        scores: Callable[[nn.Module], Point] = lambda network: {},
+    ) -> tuple[Parameters, list[Point]]:
         """A student's parameters after so many epochs, and its scores after each of them."""
         student = parameters.load(copy.deepcopy(coding.experts[0]), start)
         outputs = coding.outputs()
@@ -137,10 +140,10 @@ class Distillation(Code):
             raise KeyboardInterrupt
         return {name: p.clone() for name, p in parameters.trainable(student.eval()).items()}, module.history
 
-    def epoch_scores(self, coding: Coding) -> Callable[[nn.Module], dict]:
+    def epoch_scores(self, coding: Coding) -> Callable[[nn.Module], Point]:
         analytic = replace(coding, decoder=Analytic())
 
-        def score(network: nn.Module) -> dict:
+        def score(network: nn.Module) -> Point:
             found = analytic.score(analytic.answers(parameters.trainable(network)))
             record = {"train_nda": found.nda, "coding_loss": found.coding_loss}
             if self.track and coding.test_score:
@@ -160,7 +163,7 @@ class StudentData(L.LightningDataModule):
         super().__init__()
         self.samples, self.batch_size, self.seed = Images(inputs, target), batch_size, seed
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader[Batch]:
         assert self.trainer is not None
         rank, ranks = self.trainer.global_rank, self.trainer.world_size
         batches = Batches(len(self.samples), self.batch_size, self.seed, rank, ranks)
@@ -169,11 +172,11 @@ class StudentData(L.LightningDataModule):
 
 class Student(L.LightningModule):
     def __init__(
-        self, network: nn.Module, learning_rate: float, weight_decay: float, scores: Callable[[nn.Module], dict]
+        self, network: nn.Module, learning_rate: float, weight_decay: float, scores: Callable[[nn.Module], Point]
     ):
         super().__init__()
         self.network, self.learning_rate, self.weight_decay, self.scores = network, learning_rate, weight_decay, scores
-        self.history: list[dict] = []
+        self.history: list[Point] = []
 
     def train(self, mode: bool = True) -> "Student":
         super().train(mode)
@@ -183,7 +186,7 @@ class Student(L.LightningModule):
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         inputs, target = batch
-        errors = (self.network(inputs) - target).square().sum(1)
+        errors: Tensor = (self.network(inputs) - target).square().sum(1)
         loss = errors.mean() if len(errors) else errors.sum()  # a rank may have no sample of a small last batch
         if self.trainer.world_size > 1:
             # DDP averages over ranks, the batch's mean is over samples

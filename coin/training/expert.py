@@ -46,7 +46,8 @@ class ExpertModule(L.LightningModule):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.network(x)
+        outputs: Tensor = self.network(x)
+        return outputs
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         images, labels = batch

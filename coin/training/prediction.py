@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import lightning as L
 import torch
@@ -16,7 +17,7 @@ from coin.training.fisher_callback import FisherCallback
 from coin.training.trainers import MakeTrainer
 
 
-class Inputs(Dataset):
+class Inputs(Dataset[Tensor]):
     """Prepared inputs, or raw images with what prepares a batch of them, on the device that reads it."""
 
     def __init__(self, inputs: Tensor, transform: Callable[[Tensor], Tensor] | None = None):
@@ -25,7 +26,7 @@ class Inputs(Dataset):
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def __getitem__(self, indices) -> Tensor:
+    def __getitem__(self, indices: Any) -> Tensor:
         return self.inputs[indices]
 
 
@@ -36,7 +37,7 @@ class InputData(L.LightningDataModule):
         super().__init__()
         self.inputs, self.batch_size = inputs, batch_size
 
-    def predict_dataloader(self) -> DataLoader:
+    def predict_dataloader(self) -> DataLoader[Tensor]:
         assert self.trainer is not None
         rank, ranks = self.trainer.global_rank, self.trainer.world_size
         batches = Batches(len(self.inputs), self.batch_size, rank=rank, ranks=ranks)

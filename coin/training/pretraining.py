@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from coin.problem.recipes import Recipe
 from coin.training.data.images import Batch, ImageData
 
 TURNS = 4
@@ -35,7 +36,7 @@ class Rotations:
         if not self.learning_rate > 0:
             raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be positive")
 
-    def recipe(self) -> dict:
+    def recipe(self) -> Recipe:
         return {
             "task": "rotations",
             "data": self.data.recipe(),

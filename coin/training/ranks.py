@@ -58,7 +58,7 @@ def run_name() -> str:
     return name if len(name) <= 100 else hashlib.sha256(name.encode()).hexdigest()  # it is part of file names
 
 
-def device_of_job(trainer: Mapping, job: int | None = None) -> Any:
+def device_of_job(trainer: Mapping[str, Any], job: int | None = None) -> Any:
     """What to give for trainer.devices: jobs that run side by side on one machine, or tasks that srun or torchrun
     started there, take its GPUs in turn."""
     if job is None:

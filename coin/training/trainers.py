@@ -9,10 +9,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 import lightning as L
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ParallelStrategy, SingleDeviceStrategy
 
+from coin.problem.recipes import Recipe
 from coin.training import ranks
 
 MakeTrainer = Callable[..., L.Trainer]
@@ -84,7 +85,7 @@ def trial(settings: Mapping[str, Any], **more: Any) -> L.Trainer:
     return L.Trainer(**{**settings, **silent, "enable_progress_bar": False, **more})
 
 
-def check_trainer(make_trainer: partial) -> Trainers:
+def check_trainer(make_trainer: partial[L.Trainer]) -> Trainers:
     """The Trainers of a config; refuses, before anything is begun, what Lightning or this machine cannot do.
 
     From here on the process is a rank of a distributed run, or a run of its own (see `coin.training.ranks`).
@@ -126,7 +127,7 @@ def check_trainer(make_trainer: partial) -> Trainers:
     return trainers
 
 
-def check_swept(make_trainer: partial) -> None:
+def check_swept(make_trainer: partial[L.Trainer]) -> None:
     """Refuses a sweep that none of its jobs can run."""
     check_trainer(make_trainer)
     if ranks.is_distributed():
@@ -142,7 +143,9 @@ def check_precision(precision: Any, name: str, accelerator: Any = "auto") -> str
     return "32-true" if str(precision) == "32" else str(precision)
 
 
-def place_of(trainer: partial, precision: Any = "32-true", name: str = "coding_trainer.precision") -> Trainers:
+def place_of(
+    trainer: partial[L.Trainer], precision: Any = "32-true", name: str = "coding_trainer.precision"
+) -> Trainers:
     """Trainers that run where `trainer` does, with none of its other settings: those are the fine-tuning's."""
     settings = {key: value for key, value in plain(trainer.keywords).items() if key in PLACES}
     chosen = check_precision(precision, name, settings.get("accelerator", "auto"))
@@ -159,7 +162,7 @@ def on_one_device(make_trainer: MakeTrainer) -> MakeTrainer:
     return Trainers({**settings, **one, "precision": "32-true"})
 
 
-def trainer_recipe(settings: Mapping[str, Any]) -> dict:
+def trainer_recipe(settings: Mapping[str, Any]) -> Recipe:
     """The Trainer's arguments that change the weights, such as the precision: part of an expert's recipe. What is its
     own default is as good as not said."""
     said = {key: value for key, value in settings.items() if key not in PLACES and not key.startswith("_")}

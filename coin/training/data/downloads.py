@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import filelock
 import torch
@@ -50,7 +52,7 @@ class Downloaded(ImageData):
                 lock.unlink(missing_ok=True)  # a download that fails leaves nothing behind
                 raise
 
-    def images(self, found) -> Tensor:
+    def images(self, found: Any) -> Tensor:
         return torch.as_tensor(found.data).unsqueeze(1)
 
 
@@ -84,7 +86,7 @@ class CIFAR10(Downloaded):
         records = torch.cat([self.records(folder / file) for file in files])
         return Images(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].long())
 
-    def records(self, path) -> Tensor:
+    def records(self, path: Path) -> Tensor:
         if not path.is_file():
             raise ValueError(f"{path} is missing; CIFAR10's binary layout has data_batch_1..5.bin and test_batch.bin")
         raw = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
@@ -95,5 +97,5 @@ class CIFAR10(Downloaded):
             raise ValueError(f"{path} is damaged: a label of {int(records[:, 0].max())}, allowed are 0 to 9")
         return records
 
-    def images(self, found) -> Tensor:
+    def images(self, found: Any) -> Tensor:
         return torch.as_tensor(found.data).permute(0, 3, 1, 2).contiguous()

@@ -75,7 +75,8 @@ class ImageFolder(ImageData):
                 pixels = pil_to_tensor(image.convert("RGB"))
         except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
             raise ValueError(f"{path} is no readable image ({error}); repair it or take it away") from error
-        return center_crop(resize(pixels, [self.image_size], antialias=True), [self.image_size])
+        square: Tensor = center_crop(resize(pixels, [self.image_size], antialias=True), [self.image_size])
+        return square
 
 
 def is_test(path: Path) -> bool:

@@ -9,6 +9,7 @@ import abc
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import torch
@@ -16,13 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from coin.problem.recipes import class_name
+from coin.problem.recipes import Recipe, class_name
 
 Batch = tuple[Tensor, Tensor]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class Images(Dataset):
+class Images(Dataset[Batch]):
     """Raw images (samples, channels, height, width) in uint8 and their labels; indexed by a list, not by an item."""
 
     def __init__(self, images: Tensor, labels: Tensor):
@@ -31,7 +32,7 @@ class Images(Dataset):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, indices) -> Batch:
+    def __getitem__(self, indices: Any) -> Batch:
         return self.images[indices], self.labels[indices]
 
     def only(self, labels: Sequence[int]) -> "Images":
@@ -66,7 +67,7 @@ class Batches(Sampler[list[int]]):
             yield batch[self.rank :: self.ranks].tolist()
 
 
-class ResumableLoader(DataLoader):
+class ResumableLoader(DataLoader[Batch]):
     """Knows how far it is, so that a training killed within an epoch goes on with the next batch.
 
     Lightning keeps a loader's state_dict in its checkpoints.
@@ -74,7 +75,7 @@ class ResumableLoader(DataLoader):
 
     done = 0  # batches of this epoch
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         assert isinstance(self.sampler, Batches)
         self.done = self.sampler.skip
         for batch in super().__iter__():
@@ -82,10 +83,10 @@ class ResumableLoader(DataLoader):
             yield batch
         self.done = 0
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, int]:
         return {"done": self.done % len(self)}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, int]) -> None:
         assert isinstance(self.sampler, Batches)
         self.sampler.skip = state["done"]
 
@@ -172,7 +173,7 @@ class ImageData(L.LightningDataModule, abc.ABC):
             return f"{labels[0]}-{labels[-1]}"
         return ".".join(map(str, labels))
 
-    def recipe(self) -> dict:
+    def recipe(self) -> Recipe:
         """What determines this data, as plain data: contents and preparation, not the folder they lie in."""
         self.setup()
         found = {
@@ -197,7 +198,7 @@ class ImageData(L.LightningDataModule, abc.ABC):
         std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1)
         return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
 
-    def preparation(self) -> dict:
+    def preparation(self) -> dict[str, Any]:
         """What `transform` does, in numbers."""
         numbers = {"padding": self.padding, "mean": list(self.mean), "std": list(self.std)}
         return {"image_size": self.image_size, **numbers}
@@ -206,17 +207,17 @@ class ImageData(L.LightningDataModule, abc.ABC):
         images, labels = batch
         return self.transform(images), labels
 
-    def loader(self, images: Images, batch_size: int | None = None, shuffle: bool = False) -> DataLoader:
+    def loader(self, images: Images, batch_size: int | None = None, shuffle: bool = False) -> DataLoader[Batch]:
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         seed = self.seed if shuffle else None
         batches = Batches(len(images), batch_size or self.batch_size, seed, rank, ranks)
         kind = ResumableLoader if shuffle else DataLoader
         return kind(images, sampler=batches, batch_size=None)
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader[Batch]:
         assert self.train_set is not None, "setup() comes first"
         return self.loader(self.train_set, shuffle=True)
 
-    def val_dataloader(self) -> DataLoader:
+    def val_dataloader(self) -> DataLoader[Batch]:
         assert self.test_set is not None, "setup() comes first"
         return self.loader(self.test_set)

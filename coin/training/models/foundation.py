@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from coin import parameters
+from coin.problem.recipes import Recipe
 from coin.training.batch_norm import freeze_batch_norm
 from coin.training.models.small_resnet import SmallResNet
 
@@ -63,7 +64,7 @@ class Model(abc.ABC):
         """The state dict that weights=imagenet means, downloaded where it is not there yet."""
         raise NotImplementedError(f"torchvision has no weights for {self.name}")
 
-    def recipe(self) -> dict:
+    def recipe(self) -> Recipe:
         """What determines θ_0, as plain data: a file counts by its contents, not by its name."""
         fields = {"architecture": self.name, **vars(self)}
         if self.head_scale == 1:
@@ -72,7 +73,7 @@ class Model(abc.ABC):
             fields["weights"] = "sha256:" + hashlib.sha256(Path(str(self.weights)).read_bytes()).hexdigest()
         return fields
 
-    def shape(self) -> dict:
+    def shape(self) -> Recipe:
         """What determines the function besides the tensors."""
         return {key: value for key, value in self.recipe().items() if key not in ("weights", "seed", "head_scale")}
 
@@ -143,16 +144,18 @@ class ResNet(Model):
         return f"resnet{self.depth}" + ("_v1" if self.stride_in_1x1 else "")
 
     def architecture(self, num_classes: int) -> nn.Module:
-        network = torchvision.models.get_model(f"resnet{self.depth}", weights=None, num_classes=num_classes)
+        made = torchvision.models.get_model(f"resnet{self.depth}", weights=None, num_classes=num_classes)
         if self.stride_in_1x1:
-            for stage in (network.layer2, network.layer3, network.layer4):
+            for stage in (made.layer2, made.layer3, made.layer4):
                 stage[0].conv1.stride, stage[0].conv2.stride = stage[0].conv2.stride, stage[0].conv1.stride
+        network: nn.Module = made
         return network
 
     def imagenet(self) -> dict[str, Tensor]:
         enum = torchvision.models.get_model_weights(f"resnet{self.depth}")
         try:
-            return enum.IMAGENET1K_V1.get_state_dict(progress=True, check_hash=True)
+            weights: dict[str, Tensor] = enum.IMAGENET1K_V1.get_state_dict(progress=True, check_hash=True)
+            return weights
         except OSError as error:
             raise ValueError(
                 f"model.weights=imagenet: cannot download {enum.IMAGENET1K_V1.url} ({error}); "

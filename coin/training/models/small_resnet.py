@@ -17,7 +17,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.relu(self.bn1(self.conv1(x)))
-        return self.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
+        outputs: Tensor = self.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
+        return outputs
 
 
 class SmallResNet(nn.Module):
@@ -30,4 +31,5 @@ class SmallResNet(nn.Module):
         self.fc = nn.Linear(4 * width, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc(self.blocks(self.stem(x)).mean(dim=(2, 3)))
+        outputs: Tensor = self.fc(self.blocks(self.stem(x)).mean(dim=(2, 3)))
+        return outputs
