@@ -67,7 +67,7 @@ class CoinKfac(FisherCode):
                 for b, scale, f in zip(coding.beta, scales, factors, strict=True)
             ]
             start = coded[name].reshape(shape[0], -1)
-            solved = solve_block(blocks, weights, coding.beta, damping, start, self.iterations)
+            solved = solve_block(blocks, weights, coding.beta, damping, start, iterations=self.iterations)
             coded[name] = solved.reshape(shape).contiguous()
         return coded
 

@@ -114,13 +114,13 @@ class Trial:
             networks,
             self.beta,
             drawn.batches(),
-            self.base,
-            drawn.labels,
-            drawn.owners,
-            self.decoder,
-            remember,
-            compute_fisher,
-            compute_outputs,
+            base=self.base,
+            labels=drawn.labels,
+            owners=drawn.owners,
+            decoder=self.decoder,
+            remember=remember,
+            compute_fisher=compute_fisher,
+            compute_outputs=compute_outputs,
         )
         coding.test_score = self.quick_score
         return coding

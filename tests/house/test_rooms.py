@@ -54,6 +54,12 @@ def test_codes_do_not_import_one_another():
             assert not others & set(imported(path)), path
 
 
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_more_than_five_positional_arguments_mean_that_an_object_is_missing(path):
+    calls = [n for n in ast.walk(ast.parse((ROOT / "coin" / path).read_text())) if isinstance(n, ast.Call)]
+    assert not [ast.unparse(call) for call in calls if len(call.args) > 5]
+
+
 def test_no_two_names_in_one_folder_differ_by_an_ending():
     for folder in {path.parent for path in FILES}:
         names = sorted({path.stem for path in FILES if path.parent == folder} - {"__init__", "__main__"})
