@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]  # for the tests' own modules, and benchmarks
@@ -73,6 +74,17 @@ def _environment(tmp_path_factory):
     os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", COIN_DATA=os.environ.get("COIN_DATA", "data"))
     os.environ["COIN_STORE"] = str(tmp_path_factory.mktemp("store"))
     os.environ["WANDB_DIR"] = str(tmp_path_factory.mktemp("wandb"))
+
+
+@pytest.fixture
+def fake():
+    """Tensors without values, those of a GPU too; older versions of torch make none of these without its driver."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        try:
+            torch.zeros(2, device="cuda") + 1
+        except RuntimeError as error:
+            pytest.skip(f"torch {torch.__version__} has no fake CUDA tensors here: {str(error).splitlines()[0]}")
+        yield mode
 
 
 @pytest.fixture(scope="session")

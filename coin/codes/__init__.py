@@ -4,6 +4,7 @@
 """
 
 from coin.codes.average import Average
+from coin.codes.base import Base
 from coin.codes.code import Code
 from coin.codes.coin import Coin
 from coin.codes.kfac import CoinKfac
@@ -12,4 +13,4 @@ from coin.codes.regmean import RegMean
 from coin.codes.task_arithmetic import TaskArithmetic
 from coin.codes.weighted import fisher_average
 
-__all__ = ["Average", "Code", "Coin", "CoinKfac", "Matched", "RegMean", "TaskArithmetic", "fisher_average"]
+__all__ = ["Average", "Base", "Code", "Coin", "CoinKfac", "Matched", "RegMean", "TaskArithmetic", "fisher_average"]

@@ -1,7 +1,10 @@
 """Decoders: each makes a missing expert's outputs from the coded network's and the others', one file each."""
 
+from coin.decoders.alone import Alone
 from coin.decoders.analytic import Analytic
 from coin.decoders.decoder import Answers, Decoder, Fitted
-from coin.decoders.ridge import Ridge, from_tensors
+from coin.decoders.direct import Direct
+from coin.decoders.linear import from_tensors
+from coin.decoders.ridge import Ridge
 
-__all__ = ["Analytic", "Answers", "Decoder", "Fitted", "Ridge", "from_tensors"]
+__all__ = ["Alone", "Analytic", "Answers", "Decoder", "Direct", "Fitted", "Ridge", "from_tensors"]

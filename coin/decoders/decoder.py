@@ -50,6 +50,11 @@ class Decoder(abc.ABC):
     """A dataclass whose fields are its options."""
 
     features: bool = False  # whether the coded network has to send its penultimate layer too
+    alone: bool = False  # whether it asks the coded network alone, and none of the other experts
+
+    def calls(self, experts: int) -> int:
+        """How many answers it asks for to decode one, beside the missing expert's own."""
+        return 1 if self.alone else experts
 
     @abc.abstractmethod
     def fit(self, answers: Answers) -> Fitted: ...

@@ -86,6 +86,7 @@ class Trial:
             for i, expert in enumerate(self.experts):
                 advance(i, len(self.experts))
                 answers.append(self.coded_answer(coded, tuned, expert.data))
+            self.columns = answers[0].shape[1] if self.decoder.features else own[0][0].shape[1]
             scores = self.evaluate(answers, tuned.decoder, own)
         return self.results(tuned, scores), coded.state_dict(), tuned.decoder.tensors()
 
@@ -250,6 +251,10 @@ class Trial:
             "beta": list(self.beta),
             "hyperparameters": {**tuned.hyperparameters, **self.code.chosen},
             "nda": sum(score["nda"] for score in scores) / len(scores),
+            "missing": self.missing(scores),
+            "coded": 1,
+            "calls": self.decoder.calls(len(self.experts)),
+            "numbers": self.numbers(),
             "experts": scores,
             "coding_loss": tuned.score.coding_loss,
             "test_coding_loss": sum(score["coding_loss"] for score in scores) / len(scores),
@@ -267,6 +272,17 @@ class Trial:
             "seconds": self.seconds,
         }
         return {**found, "history": self.code.history} if self.code.history else found
+
+    def missing(self, scores: list[dict[str, Any]]) -> dict[str, float]:
+        """Average NDA with one expert missing, with two, … for as many as can be recovered, over all of them."""
+        nda = sum(score["nda"] for score in scores) / len(scores)
+        most = len(self.experts) if self.decoder.alone else 1  # who asks nobody else does not miss anybody else
+        return {str(count): nda for count in range(1, most + 1)}
+
+    def numbers(self) -> int:
+        """How many are sent to decode one answer."""
+        classes = self.experts[0].data.num_classes
+        return self.columns + (0 if self.decoder.alone else classes * (len(self.experts) - 1))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Advance]:

@@ -14,9 +14,9 @@ from coin.report.runs import IGNORED, TRAINING, Run, settings_of
 AS_THE_PAPER = IGNORED | {"model", "model.weights", "model.stride_in_1x1", "samples", "beta", "code.track", TRAINING}
 
 # The order of rows: the paper's codes as the paper has them, then ours.
-CODES = ["average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin", "coin_scaled",
+CODES = ["base", "average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin", "coin_scaled",
          "coin_balanced", "coin_kfac", "matched", "coin_refined"]  # fmt: skip
-DECODERS = ["analytic", "ridge", "features"]
+DECODERS = ["direct", "analytic", "ridge", "features", "alone"]
 
 
 @dataclass
@@ -71,6 +71,11 @@ class Cell:
     def facts(self, key: str) -> list[float]:
         """What is said of each expert; experts do not depend on the seed of the draw."""
         return [expert[key] for expert in self.first["experts"] if key in expert]
+
+    @property
+    def calls(self) -> int | None:
+        """Answers asked for to decode one; None where no run tells it."""
+        return self.first.get("calls")
 
     @property
     def distance(self) -> float:

@@ -47,17 +47,19 @@ def average(cell: Cell, bold: str = "**{}**") -> str:
 
 def table(cells: Sequence[Cell], title: str, bold: str, column: str = "{1}") -> Grid:
     """A row a code with its settings; an experiment has a column an expert, their average, the paper's average where
-    there is one, and the seconds of encoding."""
+    there is one, the answers asked for to decode one, and the seconds of encoding."""
     empty: dict[str, dict[str, str]] = {}  # the columns of an experiment: one cell alone may lack some
     for group in by_experiment(cells):
         paper = ["paper"] if any(cell.paper() is not None for cell in group) else []
-        names = [*distinct(name for cell in group for name in cell.experts), "average", *paper, "encode s"]
+        calls = ["calls"] if any(cell.calls is not None for cell in group) else []
+        names = [*distinct(name for cell in group for name in cell.experts), "average", *paper, *calls, "encode s"]
         empty[group[0].experiment] = dict.fromkeys(names, "")
 
     def columns(cell: Cell) -> dict[str, str]:
         found = empty[cell.experiment] | {name: plus_minus(*cell.nda(i)) for i, name in enumerate(cell.experts)}
         found |= {"average": average(cell, bold), "encode s": f"{cell.seconds():.1f}"}
         found |= {"paper": told(cell.paper())} if "paper" in found else {}
+        found |= {"calls": told(cell.calls, 0)} if "calls" in found else {}
         return {column.format(cell.experiment, name): text for name, text in found.items()}
 
     return pivot(title, cells, columns, sort=False)

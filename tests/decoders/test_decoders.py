@@ -8,12 +8,13 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import coin
-from coin.decoders import Analytic, Answers, Ridge, from_tensors
-from coin.decoders.ridge import Regression, block_scales, regressors
+from coin.decoders import Alone, Analytic, Answers, Direct, Ridge, from_tensors
+from coin.decoders.linear import Regression, block_scales, regressors
 from coin.decoding import decode
 from coin.metrics import divergence
 
-ALL = [Analytic(), Ridge(), Ridge(features=True)]
+NAMES = ("analytic", "ridge", "features", "alone", "alone without features", "direct")
+ALL = [Analytic(), Ridge(), Ridge(features=True), Alone(), Alone(features=False), Direct()]
 
 
 def answers(n=3, samples=40, classes=4, features=0, beta=None, owners=True, noise=0.3):
@@ -54,7 +55,7 @@ def test_samples_of_weight_zero_are_predicted_without_them():
     torch.testing.assert_close(ours.held_out[~own], x[~own] @ ours.weight + ours.bias)
 
 
-@pytest.mark.parametrize("decoder", ALL, ids=("analytic", "ridge", "features"))
+@pytest.mark.parametrize("decoder", ALL[:3], ids=NAMES[:3])
 def test_a_fitted_decoder_never_does_worse_on_held_out_samples_than_the_formula(decoder):
     given = answers(features=5 if decoder.features else 0)
     fitted = decoder.fit(given)
@@ -110,7 +111,7 @@ def test_features_are_what_the_last_layer_reads():
         coin.WithFeatures(nn.Sequential(nn.Linear(4, 3), nn.Tanh()))(x.float())
 
 
-@pytest.mark.parametrize("decoder", ALL, ids=("analytic", "ridge", "features"))
+@pytest.mark.parametrize("decoder", ALL, ids=NAMES)
 def test_decoders_for_people_with_their_own_networks(decoder):
     torch.manual_seed(0)
     base = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
@@ -147,10 +148,10 @@ def test_bad_options_are_refused(make, words):
         make()
 
 
-@pytest.mark.parametrize("features", [False, True])
-def test_a_decoder_comes_back_from_its_tensors(features, tmp_path):
+@pytest.mark.parametrize("decoder", ALL[1:], ids=NAMES[1:])
+def test_a_decoder_comes_back_from_its_tensors(decoder, tmp_path):
     given = answers(features=6)
-    fitted = Ridge(features=features).fit(given)
+    fitted = decoder.fit(given)
     save_file(fitted.tensors(), tmp_path / "decoder.safetensors")
     again = from_tensors(load_file(tmp_path / "decoder.safetensors"))
     for i in range(3):
@@ -173,3 +174,34 @@ def test_a_decoder_is_fitted_on_the_network_it_is_given():
     coded = nn.Linear(4, 3).requires_grad_(False)
     fitted = coin.fit_decoder(Analytic(), coded, experts, batches)
     torch.testing.assert_close(fitted.answers.coded[:, :3], coded(batches[0]))
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_alone_looks_at_the_coded_network_only_and_is_its_own_least_squares_fit(features):
+    """Against the normal equations of [f_c; φ_c; 1] for one strength, all samples of equal weight."""
+    given = answers(n=2, features=6, owners=False)
+    given.experts = [sign * 2 * given.coded[:, :4] + 0.1 * f for sign, f in zip((1, -1), given.experts, strict=True)]
+    decoder = Alone(features=features, strengths=[1.0], shares=[1.0])
+    fitted = decoder.fit(given)
+    assert decoder.calls(3) == 1 and Ridge().calls(3) == 3 and Direct().calls(3) == 1
+    x = given.coded if features else given.coded[:, :4]
+    centred = (x - x.mean(0)) * block_scales(x, 4, 1.0)
+    ridge = centred.square().sum() / len(x)
+    for i, expert in enumerate(given.experts):
+        wanted = expert - given.coded[:, :4]
+        gram = centred.T @ centred + ridge * torch.eye(x.shape[1], dtype=x.dtype)
+        weight = torch.linalg.solve(gram, centred.T @ (wanted - wanted.mean(0)))
+        got = fitted.decode(given.coded, {}, i)
+        torch.testing.assert_close(got, given.coded[:, :4] + centred @ weight + wanted.mean(0), rtol=1e-9, atol=1e-9)
+        nonsense = {j: torch.full_like(expert, torch.nan) for j in range(2)}
+        assert torch.equal(fitted.decode(given.coded, nonsense, i), got), "whoever else is missing"
+
+
+def test_direct_is_the_coded_networks_own_answer():
+    given = answers(features=2)
+    fitted = Direct().fit(given)
+    for i in range(3):
+        torch.testing.assert_close(fitted.decode(given.coded, {}, i), given.coded[:, :4])
+        torch.testing.assert_close(fitted.held_out(i), given.coded[:, :4])
+    with pytest.raises(ValueError, match="experts 0 to 2"):
+        fitted.decode(given.coded, {}, 3)

@@ -36,6 +36,17 @@ def answers_of(loaded):
         return {"coded": loaded.network(x)} | {name: f(x) for name, f in experts.items()}, data.test_set.labels
 
 
+def test_what_asks_the_coded_network_alone_decodes_whoever_is_missing(digits_run, tmp_path):
+    finished = run_script("encode.py", "code=base", "decoder=alone", "logger=csv", f"hydra.run.dir={tmp_path}")
+    assert finished.code == 0, finished.err
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["calls"], results["coded"], results["numbers"]) == (1, 1, 10 + 64)
+    assert results["missing"] == {"1": results["nda"], "2": results["nda"]}
+    loaded = coin.load(tmp_path)
+    answers, _ = answers_of(loaded)
+    assert torch.equal(loaded.decode({"coded": answers["coded"]}, "split1"), loaded.decode(answers, "split1"))
+
+
 @pytest.mark.parametrize("kind", ["analytic", "features"])
 def test_it_decodes_as_the_run_did(kind, digits_run, with_features):
     folder = digits_run[0] if kind == "analytic" else with_features

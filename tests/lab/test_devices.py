@@ -4,7 +4,6 @@ an operation that mixes devices fails on them as on real ones."""
 import pytest
 import torch
 from torch import nn
-from torch._subclasses import FakeTensorMode
 
 from coin import parameters
 from coin.codes import Average, Coin, TaskArithmetic, fisher_average
@@ -12,15 +11,9 @@ from coin.codes.layers import own_layers
 from coin.codes.matched import LeastMove, Moved
 from coin.codes.regmean import gram_matrices, scale_off_diagonal
 from coin.decoders import Analytic, Answers
-from coin.decoders.ridge import Correction, FittedRidge
+from coin.decoders.linear import Correction, FittedLinear
 from coin.decoding import decode
 from coin.problem.coding import Coding
-
-
-@pytest.fixture
-def fake():
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        yield mode
 
 
 def network(device="cpu"):
@@ -77,7 +70,8 @@ def test_inputs_of_matched_layers_are_moved_about_on_the_device(fake):
 
 
 def test_a_decoder_from_a_file_decodes_where_the_answers_are(fake):
-    fitted = FittedRidge((0.5, 0.5), 3, [Correction(torch.randn(6, 3), torch.randn(3), torch.empty(0), 0.0)] * 2)
+    correction = Correction(torch.randn(6, 3), torch.randn(3), torch.empty(0), 0.0)
+    fitted = FittedLinear((0.5, 0.5), 3, False, [correction] * 2)
     answer, other = (torch.randn(8, 3, device="cuda") for _ in "ab")
     assert fitted.decode(answer, {1: other}, 0).device.type == "cuda"
     assert decode(answer, {1: other}, (0.5, 0.5), 0).device.type == "cuda"

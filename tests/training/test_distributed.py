@@ -15,6 +15,8 @@ import pytest
 from conftest import ROOT
 from safetensors.torch import load_file
 
+import coin
+
 # a single sample is left for the last batch, of one expert in training and of the other in its test: rank 1 has none
 FEW = ["experts.split1.data.batch_size=41", "experts.split2.data.batch_size=64", "samples=51", "finetune.epochs=6"]
 # candidates far apart, judged by what is continuous: rounding does not choose
@@ -58,8 +60,11 @@ def at_once(folders, commands):
 def trained(digits_run, tmp_path_factory):
     """Experts from one θ_0, trained, coded and decoded by one rank and by two."""
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    store = Path(os.environ["COIN_STORE"])
+    expert = coin.load(digits_run[0]).facts["experts"][0]
+    base = json.loads((Path(expert["path"]) / "record.json").read_text())["recipe"]["base"]  # other tests make others
     for folder in folders:
-        shutil.copytree(Path(os.environ["COIN_STORE"]) / "bases", folder / "store" / "bases")
+        shutil.copytree(store / "bases" / base, folder / "store" / "bases" / base)
     return at_once(folders, [[*TUNED, "trainer=cpu"], [*TUNED, "trainer=ddp_cpu"]])
 
 

@@ -3,10 +3,8 @@
 from functools import partial
 
 import lightning as L
-import pytest
 import torch
 from torch import nn
-from torch._subclasses import FakeTensorMode
 
 from coin.training.data import Digits
 from coin.training.models import SmallResNet
@@ -26,12 +24,6 @@ class Movable(SmallResNet):
             for name, b in module._buffers.items():
                 module._buffers[name] = b.to(device)
         return self
-
-
-@pytest.fixture
-def fake():
-    with FakeTensorMode():
-        yield
 
 
 def test_images_are_prepared_and_answered_on_the_device_they_were_sent_to(fake):
