@@ -29,8 +29,7 @@ def main() -> None:
             write(arguments.json, sending.as_json(entity, project, not arguments.no_paper))
             console.print(f"wrote {arguments.json}")
             return
-        for url in sending.send(entity, project, not arguments.no_paper):
-            console.print(f"saved {url}")
+        sending.send(entity, project, not arguments.no_paper)
 
 
 def parts(name: str) -> tuple[str, str]:

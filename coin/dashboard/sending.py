@@ -9,6 +9,7 @@ from wandb_workspaces.reports.v2.interface import PanelGrid
 from coin.dashboard.baseline import paper_runs
 from coin.dashboard.page import report
 from coin.dashboard.workspace import workspace
+from coin.lab.console import console
 
 
 def as_json(entity: str, project: str, with_paper: bool = True) -> str:
@@ -43,23 +44,25 @@ def ids(part: Any) -> list[str]:
     return [*own, *(name for item in part.values() for name in ids(item))]
 
 
-def send(entity: str, project: str, with_paper: bool = True) -> list[str]:
-    """Where the workspace and the report are now."""
+def send(entity: str, project: str, with_paper: bool = True) -> None:
+    """W&B itself says where the report and the workspace are then."""
     try:
         api = wandb.Api()
         if with_paper:
             known = [run.id for run in api.runs(f"{entity}/{project}", filters={"jobType": "paper"})]
-            for run in paper_runs(known):
+            missing = paper_runs(known)
+            if missing:
+                console.print(f"adding {len(missing)} runs of job type paper, a number of the paper each")
+            for run in missing:
                 run.log(project, entity, mode="online")
         page = report(entity, project, with_paper)
-        for grid in page.blocks:
-            for runset in grid.runsets if isinstance(grid, PanelGrid) else ():
-                runset.entity, runset.project = (
-                    entity,
-                    project,
-                )  # W&B looks its number up, so not before there is a login
-        return [workspace(entity, project).save().url, page.save().url]
-    except wandb.errors.UsageError as error:
-        raise ValueError(f"W&B: {error} Or see what would be sent: --json FILE") from error
-    except wandb.errors.Error as error:
-        raise ValueError(f"W&B refuses {entity}/{project}: {error}; see what would be sent: --json FILE") from error
+        for grid in (block for block in page.blocks if isinstance(block, PanelGrid)):
+            for runset in grid.runsets:  # with a project, its number is looked up: not where there is no login
+                runset.entity, runset.project = entity, project
+        page.save()  # refuses a project that is not there, before anything is saved
+        workspace(entity, project).save()
+    except Exception as error:
+        if not type(error).__module__.startswith("wandb"):
+            raise
+        said = " ".join(str(error).split())  # no login, no right, no network: its errors have no class in common
+        raise ValueError(f"{entity}/{project}: W&B says: {said} (see what would be sent with --json FILE)") from error

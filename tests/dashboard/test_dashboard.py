@@ -157,5 +157,5 @@ def test_without_a_login_there_is_one_line(tmp_path):
         command, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
     )
     assert (finished.returncode, finished.stdout) == (2, ""), finished.stderr
-    assert finished.stderr.startswith("error: W&B: ") and finished.stderr.count("\n") == 1
+    assert finished.stderr.startswith("error: me/coin: W&B says: ") and finished.stderr.count("\n") == 1
     assert "wandb login" in finished.stderr and "--json FILE" in finished.stderr
