@@ -62,8 +62,10 @@ def report(entity: str, project: str, with_paper: bool = True) -> Report:
             PanelGrid(runsets=[of_kind("encode", "encode runs")], panels=panels.costs()),
             H1("Experts' fine-tuning"),
             PanelGrid(runsets=[of_kind("train", "trainings")], panels=panels.curves()),
+            H1("How well each expert is decoded"),
+            PanelGrid(runsets=[of_kind("encode", "encode runs")], panels=[panels.table("experts")]),
             H1("Comparisons of sweeps"),
-            PanelGrid(runsets=[of_kind("report", "comparisons")], panels=[panels.comparison()]),
+            PanelGrid(runsets=[of_kind("report", "comparisons")], panels=[panels.table("table")]),
         ],
     )
 

@@ -111,9 +111,9 @@ def curves() -> list[PanelTypes]:
     ]
 
 
-def comparison() -> WeavePanelSummaryTable:
-    """The table that the end of a sweep logs."""
-    return WeavePanelSummaryTable(table_name="table", layout=place(0, 1, 12))
+def table(name: str) -> WeavePanelSummaryTable:
+    """A table that runs log: of their `experts` an encode run, a `table` of all runs the end of a sweep."""
+    return WeavePanelSummaryTable(table_name=name, layout=place(0, 1, 12))
 
 
 def paper_numbers(layout: Layout, *experiments: str) -> MarkdownPanel:

@@ -3,19 +3,18 @@
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, run_script
-from wandb.proto.wandb_internal_pb2 import Record
+from offline import offline_runs
 
 from coin.dashboard.baseline import paper_runs
 from coin.dashboard.runs import COLUMNS
 from coin.dashboard.sending import as_json
-from coin.report import collect, paper
+from coin.report import paper
 
 FILE = Path(__file__).with_name("workspace.json")
 RENEW = "python -m coin.dashboard entity/project --json tests/dashboard/workspace.json"
@@ -51,15 +50,24 @@ def test_only_its_name_tells_one_project_from_another(built):
     assert other["workspace"] == built["workspace"] and other["report"]["spec"] == built["report"]["spec"]
 
 
-def test_every_key_is_one_that_a_run_is_logged_under(built):
-    run = next(run for run in collect(ROOT / "results/paper/tables") if run["code"] == "coin")
-    logged = {"nda", *(f"{group}/{key}" for group in ("hyperparameters", "seconds") for key in run[group])}
-    columns = {column for columns in COLUMNS.values() for column in columns}
+def test_every_key_is_one_that_a_run_is_logged_under(built, digits_run):
+    [encode] = offline_runs(digits_run[0], "encode")
+    [training, *_] = offline_runs(digits_run[0], "train")
+    logged = encode.logged() | training.logged()
     axes = {panel[axis] for panel in panels(built) for axis in ("xAxis", "yAxis") if axis in panel}
-    summary = {key.removeprefix("summary:") for key in columns | axes if key.startswith("summary:")}
-    bars = {name for panel in panels(built) if "vertical" in panel for name in panel["metrics"]}
-    assert {"nda", "hyperparameters/damping", "seconds/encode"} <= summary and {"nda", "seconds/encode"} <= bars
-    assert (summary | bars) - {"test/accuracy", "train/loss", "epoch"} <= logged, "a training logs those three"
+    metrics = {name for panel in panels(built) for name in panel.get("metrics", [])}
+    columns = {column for columns in COLUMNS.values() for column in columns}
+    keys = metrics | {key.removeprefix("summary:") for key in axes | columns if not key.startswith(("config:", "run:"))}
+    assert {"nda", "hyperparameters/damping", "tuning/damping", "tuning/nda", "seconds/encode", "train/loss"} <= keys
+    assert keys <= logged, keys - logged
+    tables = {part["val"] for part in parts(built, "key") if isinstance(part, dict) and part.get("type") == "string"}
+    assert tables == {"experts", "table"}  # the second is logged by the end of a sweep
+    assert any(key.startswith("experts") for key in encode.logged())
+    assert {"train/loss", "test/accuracy", "epoch", "trainer/global_step"} <= keys & training.logged()
+    settings = {
+        key.removeprefix("config:").removesuffix(".value") for key in axes | columns if key.startswith("config:")
+    }
+    assert settings <= set(encode.config), settings - set(encode.config)
 
 
 def test_settings_are_named_as_the_specification_names_them(built):
@@ -93,35 +101,15 @@ def test_a_number_of_the_paper_is_a_run_that_a_dashboard_can_group(tmp_path, mon
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     run = next(run for run in paper_runs() if (run.code, run.experiment) == ("coin", "cifar10_mnist"))
     run.log("project", mode="offline", dir=str(tmp_path))
-    [file] = {path.resolve() for path in tmp_path.rglob("*.wandb")}
-    records = list(read_offline_run(file))
-    told = next(record.run for record in records if record.WhichOneof("record_type") == "run")
-    assert (told.run_id, told.job_type, told.run_group) == ("paper-coin-cifar10_mnist", "paper", "paper")
-    config = {item.key: json.loads(item.value_json) for item in told.config.update}
-    assert config.items() >= {"code": "coin", "experiment": "cifar10_mnist", "samples": 200}.items()
-    summary = {item.key: item.value_json for record in records for item in record.summary.update}
-    assert json.loads(summary["nda"]) == 88.62
+    [logged] = offline_runs(tmp_path)
+    assert (logged.id, logged.job_type, logged.group) == ("paper-coin-cifar10_mnist", "paper", "paper")
+    assert logged.config.items() >= {"code": "coin", "experiment": "cifar10_mnist", "samples": 200}.items()
+    assert logged.summary["nda"] == 88.62
 
 
 def test_a_number_that_is_there_already_is_not_logged_again():
     first, *others = paper_runs()
     assert paper_runs([first.id]) == others and len(others) == 29
-
-
-def read_offline_run(path):
-    """The records of a .wandb file: a 7-byte header, then 32 KiB blocks of (crc, length, type) and data."""
-    raw, at, whole = path.read_bytes(), 7, b""
-    while at + 7 <= len(raw):
-        left = 32768 - at % 32768
-        if left < 7:
-            at += left
-            continue
-        _, length, kind = struct.unpack("<IHB", raw[at : at + 7])
-        whole += raw[at + 7 : at + 7 + length]
-        at += 7 + length
-        if kind in (1, 4):  # a full record, or the last piece of one
-            yield Record.FromString(whole)
-            whole = b""
 
 
 @pytest.mark.parametrize("name", ["me", "me/", "/coin", "a/b/c", "me/c?oin", "m e/coin"])
