@@ -137,11 +137,12 @@ class Charts {
 
   against(id, key) {
     const traces = [], ticks = {};
-    const log = (xs) => xs[0] > 0 && xs.at(-1) / xs[0] >= 10;
+    const places = (items) => distinct(items.map((item) => this.place(item, key)).filter((x) => x !== null)).sort((a, b) => a - b);
+    const all = places(this.shown), log = all[0] > 0 && all.at(-1) / all[0] >= 10;  // in all panels or in none
     this.experiments.forEach((experiment, panel) => {
       const items = this.of(experiment), placed = items.filter((item) => this.place(item, key) !== null);
-      const xs = distinct(placed.map((item) => this.place(item, key))).sort((a, b) => a - b);
-      ticks[panel] = { log: log(xs), values: key !== "seconds" && xs.length > 1 && xs.length <= 8 ? xs : null };
+      const xs = places(placed);
+      ticks[panel] = { wide: xs.at(-1) / xs[0] >= 100, values: key !== "seconds" && xs.length > 1 && xs.length <= 8 ? xs : null };
       for (const label of distinct(placed.map((item) => this.label(item, key)))) {
         const own = this.cells(placed.filter((item) => this.label(item, key) === label)).sort((a, b) => this.place(a[0], key) - this.place(b[0], key));
         const first = own[0][0], group = { legendgroup: this.look(first) }, axes = { xaxis: `x${panel + 1}`, yaxis: `y${panel + 1}` };
@@ -153,8 +154,8 @@ class Charts {
     const codes = this.codes.filter((code) => this.shown.some((item) => this.look(item) === code));
     const title = key === "seconds" ? "seconds of encoding" : (MEASURED[key] ?? this.data.axes[key] ?? key).replace("measured: ", "");
     const layout = this.panels({ each: 250, gap: 58, left: 58, x: title, y: NDA });
-    for (const [panel, { log, values }] of Object.entries(ticks)) {
-      Object.assign(layout[`xaxis${+panel + 1}`], log ? { type: "log", dtick: 1, minor: { ticks: "outside" } } : {});
+    for (const [panel, { wide, values }] of Object.entries(ticks)) {
+      Object.assign(layout[`xaxis${+panel + 1}`], log ? { type: "log", dtick: wide ? 1 : "D2", minor: { ticks: "outside" } } : {});
       if (values) Object.assign(layout[`xaxis${+panel + 1}`], { tickmode: "array", tickvals: values, ticktext: values.map(short), minor: {} });
     }
     this.show(id, [...traces, ...this.looksLegend(codes)], layout);

@@ -39,6 +39,7 @@ function say(text, problem = false) {
 
 // A reader keeps the order, the filters and an open dialog: only the data are new.
 async function refresh() {
+  let pause = 1000;
   try {
     const answer = await fetch(`data.json?since=${data.stamp}`, { cache: "no-store" });
     const fresh = await answer.json();
@@ -46,8 +47,9 @@ async function refresh() {
     say(data.problem ? `Not all can be read: ${data.problem}` : "Live: this page follows the folder.", Boolean(data.problem));
   } catch {
     say("The watch has ended; this is what was seen last.", true);
+    pause = 5000;
   }
-  setTimeout(refresh, 1000);
+  setTimeout(refresh, pause);
 }
 
 let width = window.innerWidth;

@@ -51,7 +51,8 @@ class Table {
     const open = document.querySelector("#choices details[open]")?.dataset.key;
     const lists = [];
     for (const key of [...NAMED, ...this.settings]) {
-      const values = distinct(this.data.runs.map((item) => short(this.value(item, key)))).filter((text) => text !== "");
+      const picked = this.picked[key] ?? [];  // what is picked stays to be seen, even when no run has it any more
+      const values = distinct([...this.data.runs.map((item) => short(this.value(item, key))), ...picked]).filter((text) => text !== "");
       if (!["experiment", "code", "decoder", "state"].includes(key)) values.sort((a, b) => compare(number(a) ?? a, number(b) ?? b));
       if (values.length > 1 && values.length <= 40) lists.push(this.choice(key, values, key === open));
     }
