@@ -20,9 +20,8 @@ LARGEST = 300_000  # bytes of a committed picture
 
 
 def tables(page) -> None:
-    """The paper's tables: the first chart, a run's card over it, and the table sorted by NDA."""
-    page.click("th[data-key=nda] button")
-    hover(page, "by-code", 27)
+    """The paper's tables: codes beside the paper's numbers, and a run's card."""
+    hover(page, "#by-code .x6y6 .point", 21)
 
 
 def beyond(page) -> None:
@@ -30,22 +29,25 @@ def beyond(page) -> None:
     page.click("#choices details[data-key=code] summary")
     for code in ("average", "coin", "matched"):
         page.check(f"#choices input[name=code][value={code}]")
-    page.click("h1")
+    page.click("h1")  # the list closes
+    page.wait_for_timeout(300)
+    page.evaluate("document.getElementById('by-seconds').scrollIntoView()")
 
 
 def damping(page) -> None:
-    """A sweep of one number."""
-    hover(page, "by-setting", 3)
+    """A sweep of one number, as it opens."""
 
 
-def hover(page, chart: str, number: int) -> None:
-    box = page.locator(f"#{chart} .plot .point").nth(number).bounding_box()
+def hover(page, points: str, number: int) -> None:
+    point = page.locator(points).nth(number)
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_selector("#card:not([hidden])")
 
 
-PICTURES = {"tables": ("paper/tables", 1180, 820, tables), "beyond": ("beyond/codes", 1180, 1500, beyond),
-            "damping": ("paper/damping", 1180, 760, damping)}  # fmt: skip
+PICTURES = {"tables": ("paper/tables", 1180, 900, tables), "beyond": ("beyond/codes", 1180, 1500, beyond),
+            "damping": ("paper/damping", 1180, 900, damping)}  # fmt: skip
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from coin.report.jobs import unfinished
 from coin.report.runs import defined, located, read_json, replace
 
 WEB = files("coin.report") / "web"
-SCRIPTS = ("looks.js", "charts.js", "table.js", "details.js", "page.js")
+SCRIPTS = ("looks.js", "marks.js", "panels.js", "charts.js", "table.js", "details.js", "page.js")
 
 
 def write_page(folder: Path, out: Path) -> Path:

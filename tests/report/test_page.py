@@ -99,6 +99,8 @@ def test_filters_hold_for_the_table_and_the_charts(opened):
     opened.click("#clear")
     assert opened.inner_text("#count") == "108 runs"
     until(opened, points, 108)
+    opened.mouse.move(*point(opened, "by-seconds"))
+    opened.wait_for_selector("#card:not([hidden])")  # a chart that was empty listens again
 
 
 def test_hovering_shows_the_command_and_a_click_copies_it(opened):
@@ -178,8 +180,15 @@ def test_it_may_ask_nobody_and_run_nothing_else(browser, tables):  # noqa: F811
     page.close()
 
 
-@pytest.mark.parametrize("page", ["paper/tables", "beyond/codes", "paper/damping"])
-@pytest.mark.parametrize("width", [360, 768])
+def test_every_committed_comparison_has_a_page(tab, tmp_path):  # noqa: F811
+    for file in sorted((ROOT / "results").glob("*/*/runs.jsonl")):
+        tab.goto(write_page(file.parent, tmp_path).as_uri())
+        for chart in ("by-code", "by-seconds", "by-expert"):
+            tab.wait_for_selector(f"#{chart} .point")
+        assert tab.locator("#rows tr").count() == len(collect(file.parent))
+
+
+@pytest.mark.parametrize("page, width", [("paper/tables", 360), ("beyond/tuning", 360), ("paper/tables", 768)])
 def test_a_phone_scrolls_up_and_down_alone(tab, page, width, tmp_path):  # noqa: F811
     tab.set_viewport_size({"width": width, "height": 740})
     tab.goto(write_page(ROOT / "results" / page, tmp_path).as_uri())

@@ -8,7 +8,8 @@ const $$ = (id) => document.getElementById(id);
 const distinct = (values) => [...new Set(values)];
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 const finite = (value) => typeof value === "number" && Number.isFinite(value);
-const compare = (a, b) => (finite(a) && finite(b) ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+const compare = (a, b) =>
+  finite(a) && finite(b) ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 
 function deviation(values) {
   const middle = mean(values);
@@ -18,7 +19,10 @@ function deviation(values) {
 // A setting as a place on an axis: a number, or the first of a list (β).
 function number(value) {
   if (typeof value === "number") return value;
-  const text = String(value ?? "").replace(/^\[|\]$/g, "").split(",")[0].trim();
+  const text = String(value ?? "")
+    .replace(/^\[|\]$/g, "")
+    .split(",")[0]
+    .trim();
   return text !== "" && Number.isFinite(Number(text)) ? Number(text) : null;
 }
 
@@ -26,7 +30,9 @@ function short(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number") return typeof value === "object" ? JSON.stringify(value) : String(value);
   if (Number.isInteger(value)) return String(value);
-  return Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6 ? value.toExponential(2).replace(/\.?0+e/, "e") : String(+value.toPrecision(5));
+  return Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6
+    ? value.toExponential(2).replace(/\.?0+e/, "e")
+    : String(+value.toPrecision(5));
 }
 
 const percent = (value) => (finite(value) ? value.toFixed(2) : "–");
@@ -59,7 +65,8 @@ function element(tag, attributes = {}, ...children) {
 async function copy(text, button) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch {  // a page from disk may not be allowed to
+  } catch {
+    // a page from disk may not be allowed to
     const field = element("textarea", { value: text });
     (document.querySelector("dialog[open]") ?? document.body).append(field);
     field.select();

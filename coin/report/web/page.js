@@ -9,8 +9,9 @@ let later;
 function draw() {
   const items = table.shown();
   table.draw(items, (item) => details.open(item));
-  $$("count").textContent = items.length === data.runs.length ? `${items.length} runs` : `${items.length} of ${data.runs.length} runs`;
-  clearTimeout(later);  // who types fast waits for the last letter only
+  $$("count").textContent =
+    items.length === data.runs.length ? `${items.length} runs` : `${items.length} of ${data.runs.length} runs`;
+  clearTimeout(later); // who types fast waits for the last letter only
   later = setTimeout(() => charts.draw(items), 60);
 }
 
@@ -18,11 +19,17 @@ function take(fresh) {
   data = fresh;
   const count = (values, one) => `${values.length} ${one}${values.length === 1 ? "" : "s"}`;
   const states = ["finished", "running", "failed", "interrupted", "unfinished"];
-  const told = states.map((state) => [data.runs.filter((item) => item.state === state).length, state]).filter(([n]) => n);
+  const told = states
+    .map((state) => [data.runs.filter((item) => item.state === state).length, state])
+    .filter(([n]) => n);
   const experiments = distinct(data.runs.map((item) => item.run.experiment));
   const codes = distinct(data.runs.map((item) => item.run.code));
   const parts = data.runs.length
-    ? [`${count(data.runs, "run")} (${told.map(([n, state]) => `${n} ${state}`).join(", ")})`, count(experiments, "experiment"), count(codes, "code")]
+    ? [
+        `${count(data.runs, "run")} (${told.map(([n, state]) => `${n} ${state}`).join(", ")})`,
+        count(experiments, "experiment"),
+        count(codes, "code"),
+      ]
     : ["no runs yet"];
   if (data.superseded) parts.push(`${data.superseded} earlier runs of the same settings and seed are left out`);
   $$("summary").textContent = parts.join(" · ") + ".";
@@ -44,7 +51,10 @@ async function refresh() {
     const answer = await fetch(`data.json?since=${data.stamp}`, { cache: "no-store" });
     const fresh = await answer.json();
     if (fresh) take(fresh);
-    say(data.problem ? `Not all can be read: ${data.problem}` : "Live: this page follows the folder.", Boolean(data.problem));
+    say(
+      data.problem ? `Not all can be read: ${data.problem}` : "Live: this page follows the folder.",
+      Boolean(data.problem),
+    );
   } catch {
     say("The watch has ended; this is what was seen last.", true);
     pause = 5000;
@@ -57,7 +67,7 @@ window.addEventListener("resize", () => {
   if (window.innerWidth !== width) draw();
   width = window.innerWidth;
 });
-window.addEventListener("beforeprint", () => charts.draw(table.shown(), 700));  // the width of a sheet, in pixels
+window.addEventListener("beforeprint", () => charts.draw(table.shown(), 700)); // the width of a sheet, in pixels
 window.addEventListener("afterprint", draw);
 take(data);
 if (JSON.parse(source.dataset.live)) refresh();

@@ -5,7 +5,7 @@ class Table {
   constructor(changed) {
     this.changed = changed;
     this.sort = { key: null, down: false };
-    this.picked = {};  // by key, the values that are shown; all where there are none
+    this.picked = {}; // by key, the values that are shown; all where there are none
     this.words = [];
     $$("search").addEventListener("input", () => {
       this.words = $$("search").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -19,17 +19,20 @@ class Table {
       this.changed();
     });
     document.addEventListener("click", (event) => {
-      for (const open of document.querySelectorAll("#choices details[open]")) if (!open.contains(event.target)) open.open = false;
+      for (const open of document.querySelectorAll("#choices details[open]"))
+        if (!open.contains(event.target)) open.open = false;
     });
   }
 
   take(data) {
     this.data = data;
-    const settings = distinct(data.runs.flatMap((item) => Object.keys(item.settings))).filter((key) => key !== "samples");
+    const settings = distinct(data.runs.flatMap((item) => Object.keys(item.settings))).filter(
+      (key) => key !== "samples",
+    );
     this.settings = settings;
     const columns = ["experiment", "code", "decoder", "samples", ...settings, "seed", "nda", "paper", "seconds"];
-    const failing = data.runs.some((item) => item.state !== "finished");
-    this.columns = [...columns.filter((key) => data.runs.some((item) => this.value(item, key) != null)), ...(failing ? ["state"] : [])];
+    const told = columns.filter((key) => data.runs.some((item) => this.value(item, key) != null));
+    this.columns = data.runs.some((item) => item.state !== "finished") ? ["state", ...told] : told;
     this.choices();
   }
 
@@ -51,9 +54,12 @@ class Table {
     const open = document.querySelector("#choices details[open]")?.dataset.key;
     const lists = [];
     for (const key of [...NAMED, ...this.settings]) {
-      const picked = this.picked[key] ?? [];  // what is picked stays to be seen, even when no run has it any more
-      const values = distinct([...this.data.runs.map((item) => short(this.value(item, key))), ...picked]).filter((text) => text !== "");
-      if (!["experiment", "code", "decoder", "state"].includes(key)) values.sort((a, b) => compare(number(a) ?? a, number(b) ?? b));
+      const picked = this.picked[key] ?? []; // what is picked stays to be seen, even when no run has it any more
+      const values = distinct([...this.data.runs.map((item) => short(this.value(item, key))), ...picked]).filter(
+        (text) => text !== "",
+      );
+      if (!["experiment", "code", "decoder", "state"].includes(key))
+        values.sort((a, b) => compare(number(a) ?? a, number(b) ?? b));
       if (values.length > 1 && values.length <= 40) lists.push(this.choice(key, values, key === open));
     }
     $$("choices").replaceChildren(...lists);
@@ -77,14 +83,22 @@ class Table {
       return element("label", {}, box, ` ${value}`);
     });
     named();
-    return element("details", { "data-key": key, open }, summary, element("fieldset", { "aria-label": this.title(key) }, ...boxes));
+    return element(
+      "details",
+      { "data-key": key, open },
+      summary,
+      element("fieldset", { "aria-label": this.title(key) }, ...boxes),
+    );
   }
 
   shown() {
     const active = Object.entries(this.picked).filter(([, values]) => values.size);
     const fits = (item) => {
       if (!active.every(([key, values]) => values.has(short(this.value(item, key))))) return false;
-      const text = this.columns.map((key) => `${key}=${short(this.value(item, key))}`).join(" ").toLowerCase();
+      const text = this.columns
+        .map((key) => `${key}=${short(this.value(item, key))}`)
+        .join(" ")
+        .toLowerCase();
       return this.words.every((word) => text.includes(word));
     };
     const found = this.data.runs.filter(fits);
@@ -93,22 +107,30 @@ class Table {
     const order = (item) => number(this.value(item, key)) ?? this.value(item, key);
     const [known, unknown] = [found.filter((item) => order(item) != null), found.filter((item) => order(item) == null)];
     known.sort((a, b) => (down ? -1 : 1) * compare(order(a), order(b)));
-    return [...known, ...unknown];  // what is not known comes last either way
+    return [...known, ...unknown]; // what is not known comes last either way
   }
 
   draw(items, open) {
-    const numeric = (key) => !["experiment", "code", "decoder", "state"].includes(key) &&
+    const numeric = (key) =>
+      !["experiment", "code", "decoder", "state"].includes(key) &&
       this.data.runs.every((item) => this.value(item, key) == null || number(this.value(item, key)) !== null);
-    $$("columns").replaceChildren(...this.columns.map((key) => {
-      const button = element("button", { type: "button" }, this.title(key));
-      button.addEventListener("click", () => {
-        this.sort = { key, down: this.sort.key === key ? !this.sort.down : key === "nda" };
-        this.changed();
-        document.querySelector(`th[data-key="${CSS.escape(key)}"] button`).focus();
-      });
-      const order = this.sort.key === key ? (this.sort.down ? "descending" : "ascending") : "none";
-      return element("th", { scope: "col", "aria-sort": order, "data-key": key, className: numeric(key) ? "number" : "" }, button);
-    }), element("th", { scope: "col" }, "command"));
+    $$("columns").replaceChildren(
+      ...this.columns.map((key) => {
+        const button = element("button", { type: "button" }, this.title(key));
+        button.addEventListener("click", () => {
+          this.sort = { key, down: this.sort.key === key ? !this.sort.down : key === "nda" };
+          this.changed();
+          document.querySelector(`th[data-key="${CSS.escape(key)}"] button`).focus();
+        });
+        const order = this.sort.key === key ? (this.sort.down ? "descending" : "ascending") : "none";
+        return element(
+          "th",
+          { scope: "col", "aria-sort": order, "data-key": key, className: numeric(key) ? "number" : "" },
+          button,
+        );
+      }),
+      element("th", { scope: "col" }, "command"),
+    );
     $$("rows").replaceChildren(...items.map((item) => this.row(item, numeric, open)));
   }
 
@@ -121,10 +143,21 @@ class Table {
         return element("td", { className: "open" }, button);
       }
       if (key === "state") return element("td", {}, element("span", { className: `state ${value}` }, value));
-      const told = key === "seconds" ? seconds(value) : key === "nda" || key === "paper" ? (value == null ? "" : percent(value)) : short(value);
+      const told =
+        key === "seconds"
+          ? seconds(value)
+          : key === "nda" || key === "paper"
+            ? value == null
+              ? ""
+              : percent(value)
+            : short(value);
       return element("td", { className: numeric(key) ? "number" : "" }, told);
     });
-    const button = element("button", { type: "button", title: item.command, "aria-label": `Copy the command of ${nameOf(item.run)}` }, "Copy");
+    const button = element(
+      "button",
+      { type: "button", title: item.command, "aria-label": `Copy the command of ${nameOf(item.run)}` },
+      "Copy",
+    );
     button.addEventListener("click", () => copy(item.command, button));
     return element("tr", { "data-state": item.state }, ...cells, element("td", {}, button));
   }
