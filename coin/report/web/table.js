@@ -62,7 +62,10 @@ class Table {
         values.sort((a, b) => compare(number(a) ?? a, number(b) ?? b));
       if (values.length > 1 && values.length <= 40) lists.push(this.choice(key, values, key === open));
     }
+    const { name, value } = document.activeElement; // news take no box from under a reader's keys
     $$("choices").replaceChildren(...lists);
+    if (name && value)
+      document.querySelector(`#choices input[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`)?.focus();
   }
 
   choice(key, values, open) {
