@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from coin.report.cells import Cell, by_experiment, curves, distinct
 from coin.report.runs import Run
 
-AXES = {"samples": "samples P", "damping": "damping λ", "beta": "weight β₁ of the first expert"}
+AXES = {"samples": "samples P", "damping": "damping λ", "scale": "scale α", "beta": "weight β₁ of the first expert"}
 NDA = "average NDA, %"
 MARKERS = "osD^v<>P*Xhp"
 STYLES = ["-", "--", ":"]

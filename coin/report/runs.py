@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,23 @@ def undefined(read: dict[str, Any]) -> dict[str, Any]:
 
 def collect(folder: Path) -> list[Run]:
     """All runs below the folder, in the order of their paths; packed ones first, as they are the older."""
-    found = [run for path in files(folder, "runs.jsonl") for run in unpack(path)]
-    found += [parse(path.read_text(), str(path)) for path in files(folder, "results.json")]
+    found = [run for _, run in located(folder)]
     if not found:
         raise ValueError(f"{folder} holds no results.json and no runs.jsonl; run encode.py first")
     return found
+
+
+def located(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The same with the files they are in; none where there is none yet."""
+    found = [(path, run) for path in files(folder, "runs.jsonl") for run in unpack(path)]
+    return found + [(path, parse(path.read_text(), str(path))) for path in files(folder, "results.json")]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text())
+        return found if isinstance(found, dict) else {}
+    return {}  # unreadable: who knows what it was
 
 
 def files(folder: Path, name: str) -> list[Path]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from coin.lab.console import console, is_user_error, message
 from coin.lab.journal import Subject
 from coin.lab.wandb_journal import Wandb, WandbJournal
 from coin.parameters import listing
-from coin.report.runs import write_results
+from coin.report.jobs import hold, release
+from coin.report.runs import read_json, write_results
 from coin.report.write import write_report
 
 
@@ -84,13 +85,6 @@ ROOTS = ("root", "data.root")  # where those of the experts come from
 HARMLESS = ("logger.", "store", "train_missing", "checkpoint_minutes", "compile")  # they change no result
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        found = json.loads(path.read_text())
-        return found if isinstance(found, dict) else {}
-    return {}  # unreadable: who knows what it was
-
-
 def flat(config: Any, name: str = "") -> dict[str, Any]:
     """{a.b: value}"""
     if not isinstance(config, dict):
@@ -109,6 +103,12 @@ class SweepReport:
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
         for path in failures(Path(config.hydra.sweep.dir)):
             path.unlink()  # of other commands in this folder; this one's own follow
+
+    def on_job_start(self, config: Any, **kwargs: Any) -> None:
+        hold(Path(config.hydra.runtime.output_dir))
+
+    def on_job_end(self, config: Any, **kwargs: Any) -> None:
+        release(Path(config.hydra.runtime.output_dir))
 
     def on_multirun_end(self, config: Any, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)

@@ -8,13 +8,14 @@ from rich.console import Console
 
 from coin.report import figures, tables
 from coin.report.cells import Cell, cells_of
+from coin.report.page import write_page
 from coin.report.quotes import fill
 from coin.report.runs import collect, files
 
 
 def write_report(folder: Path, out: Path, console: Console | None = None) -> list[Path]:
-    """Tables (Markdown, CSV, LaTeX) and figures (PNG and SVG) of all runs below `folder`."""
-    return write_cells(cells_of(collect(folder)), out, console)
+    """Tables (Markdown, CSV, LaTeX), figures (PNG and SVG) and a page (HTML) of all runs below `folder`."""
+    return [*write_cells(cells_of(collect(folder)), out, console), write_page(folder, out)]
 
 
 def write_cells(cells: Sequence[Cell], out: Path, console: Console | None) -> list[Path]:
@@ -42,5 +43,6 @@ def write_all(page: Path, console: Console | None = None) -> list[Path]:
         raise ValueError(f"{loose[0]} is not packed; python -m coin.report DIR --pack {page}/NAME, and move it away")
     found = {path.parent: cells_of(collect(path.parent)) for path in sorted(page.glob("*/runs.jsonl"))}  # all or none
     written = [path for folder, cells in found.items() for path in write_cells(cells, folder, console)]
+    written += [write_page(folder, folder) for folder in found]
     readme = page / "README.md"
     return [*written, readme] if readme.is_file() and fill(readme) else written

@@ -34,6 +34,8 @@ def test_it_holds_every_module_config_and_sweep(installed):
         for path in (ROOT / folder).rglob("*.py" if folder == "coin" else "*.yaml"):
             name = str(path.relative_to(ROOT))
             assert (name if folder == "coin" else f"coin/{name}") in held, name
+    web = {str(path.relative_to(ROOT)) for path in (ROOT / "coin" / "report" / "web").iterdir()}
+    assert len(web) > 2 and web <= held
 
 
 def test_its_commands_run_in_an_empty_folder(installed, tmp_path, digits_run):
@@ -47,6 +49,7 @@ def test_its_commands_run_in_an_empty_folder(installed, tmp_path, digits_run):
 
     out = run("coin-encode", "sweeps=quickstart", "code=average,task_arithmetic", "logger=csv", "train_missing=false")
     assert "task_arithmetic" in out
-    assert (tmp_path / "outputs/sweeps/quickstart/table.md").is_file()
+    for name in ("table.md", "report.html"):
+        assert (tmp_path / "outputs/sweeps/quickstart" / name).is_file()
     assert "wrote" in run("coin-report", "outputs/sweeps/quickstart", "--out", "again")
     assert "digits-0-4-small_resnet" in run("coin-train", "data.labels=[0,1,2,3,4]", "logger=csv")

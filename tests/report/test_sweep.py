@@ -96,7 +96,7 @@ def quickstart(digits_run, tmp_path_factory):
 
 def test_a_sweep_ends_with_a_comparison(quickstart):
     folder, finished = quickstart
-    for name in ("table.md", "table.csv", "table.tex", "nda.png", "nda.svg", "nda_per_epoch.png"):
+    for name in ("report.html", "table.md", "table.csv", "table.tex", "nda.png", "nda.svg", "nda_per_epoch.png"):
         assert (folder / name).stat().st_size > 0
     codes = {"coin", "average", "task_arithmetic", "regmean", "regmean_conv", "distillation"}
     assert {json.loads(p.read_text())["code"] for p in folder.glob("*/results.json")} == codes
