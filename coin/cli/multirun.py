@@ -11,6 +11,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from coin.lab.console import console, display
+from coin.report.jobs import LOCK, is_running
 from coin.report.sweep import SweepReport
 
 SECONDS = 1.0  # between two looks
@@ -54,8 +55,7 @@ class Row(threading.Thread):
 
     def text(self, now: float | None = None) -> str:
         done, failed = (len(found) for found in (finished(self.folder), list(self.folder.rglob("error.txt"))))
-        started = [p.parent for p in self.folder.rglob(".hydra") if p.stat().st_mtime >= self.began]
-        running = sum(not ((p / "results.json").is_file() or (p / "error.txt").is_file()) for p in started)
+        running = sum(is_running(lock.parent) is True for lock in self.folder.rglob(LOCK))
         told = f"sweep: {done} of {self.jobs} done, {running} running, {failed} failed"
         ended, left = done - self.before + failed, self.jobs - done - failed
         if not ended or left <= 0:

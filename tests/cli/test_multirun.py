@@ -1,6 +1,5 @@
 """How many jobs a sweep has, and what is said of them while it runs."""
 
-import os
 import time
 
 import pytest
@@ -8,6 +7,7 @@ from hydra import compose, initialize_config_dir
 
 from coin.cli.configs import CONF
 from coin.cli.multirun import Row, jobs_of
+from coin.report.jobs import hold, release
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,17 @@ def test_jobs_are_counted(overrides, jobs):
 
 
 def test_a_row_tells_what_lies_in_the_folder(tmp_path):
-    for name, files in {"old": ["results.json"], "new": ["results.json"], "bad": ["error.txt"], "runs": []}.items():
-        (tmp_path / name / ".hydra").mkdir(parents=True)
-        for file in files if name == "old" else []:
-            (tmp_path / name / file).touch()
-    os.utime(tmp_path / "old" / ".hydra", (0, 0))
+    for name in ("old", "new", "bad", "dead", "runs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "old" / "results.json").touch()
+    (tmp_path / "dead" / ".running").touch()  # nobody holds it
+    hold(tmp_path / "runs")
     row = Row(tmp_path, 10)
-    row.began -= 1
-    assert row.text() == "sweep: 1 of 10 done, 3 running, 0 failed"
+    assert row.text() == "sweep: 1 of 10 done, 1 running, 0 failed"
     (tmp_path / "new" / "results.json").touch()
     (tmp_path / "bad" / "error.txt").touch()
     at = row.began + 60  # two of nine have ended within a minute: seven more take three and a half
     end = time.strftime("%H:%M", time.localtime(at + 210))
     assert row.text(at) == f"sweep: 2 of 10 done, 1 running, 1 failed, end about {end}"
+    release(tmp_path / "runs")
+    assert ", 0 running," in row.text(at)
