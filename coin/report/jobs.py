@@ -10,8 +10,10 @@ from typing import IO, Any
 
 import yaml
 
+from coin.report.runs import Run
+
 LOCK = ".running"
-_held: dict[Path, IO[Any]] = {}  # by folder, until the job ends or the process does
+_held: dict[Path, IO[str]] = {}  # by folder, until the job ends or the process does
 
 
 def hold(folder: Path) -> None:
@@ -61,7 +63,7 @@ def unfinished(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def told(job: Path, hydra: dict[str, Any]) -> dict[str, Any]:
+def told(job: Path, hydra: dict[str, Any]) -> Run:
     """As much of results.json as is known before."""
     config = yaml.safe_load((job / ".hydra" / "config.yaml").read_text())
     names = {key: hydra["runtime"]["choices"][key] for key in ("code", "decoder", "experiment")}

@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs
 from coin.report.cells import Cell, cells_of
 from coin.report.figures import AXES
 from coin.report.jobs import unfinished
-from coin.report.runs import defined, located, read_json, replace
+from coin.report.runs import Run, defined, located, read_json, replace
 
 WEB = files("coin.report") / "web"
 SCRIPTS = ("looks.js", "marks.js", "panels.js", "charts.js", "table.js", "details.js", "page.js")
@@ -80,7 +80,7 @@ def told(cell: Cell) -> dict[str, Any]:
     return {"variant": cell.variant, "paper": cell.paper(), "papers": papers}
 
 
-def shown(run: dict[str, Any], cell: Cell, number: int, path: Path) -> dict[str, Any]:
+def shown(run: Run, cell: Cell, number: int, path: Path) -> dict[str, Any]:
     """A finished run: its settings are those that vary among the runs, then what its tuner chose."""
     found = {"state": "finished", "cell": number, "run": run, "command": command(run)}
     found |= {"seconds": run["seconds"]["encode"] + run["seconds"].get("statistics", 0)}
@@ -89,7 +89,7 @@ def shown(run: dict[str, Any], cell: Cell, number: int, path: Path) -> dict[str,
     return found | {"folder": str(path.parent if loose else path), "config": read_json(path.with_name("config.json"))}
 
 
-def command(run: dict[str, Any]) -> str:
+def command(run: Run) -> str:
     """What repeats it. A job of a sweep is told as the sweep told it, so that it finds its own folder again."""
     told = dict(run.get("overrides", {}))
     if "sweeps" in told:

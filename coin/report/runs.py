@@ -57,7 +57,7 @@ def collect(folder: Path) -> list[Run]:
     return found
 
 
-def located(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+def located(folder: Path) -> list[tuple[Path, Run]]:
     """The same with the files they are in; none where there is none yet."""
     found = [(path, run) for path in files(folder, "runs.jsonl") for run in unpack(path)]
     return found + [(path, parse(path.read_text(), str(path))) for path in files(folder, "results.json")]

@@ -32,9 +32,10 @@ def served(folder):
             thread.join()
 
 
-def sweep(folder, *words):
+def sweep(place, folder, *words):
+    """A process in `place`, where what it prints is left too: not in the project."""
     arguments = ["-m", f"hydra.sweep.dir={folder}", "logger=csv", "save_coded=false", *words]
-    return Process(ROOT / "encode.py", arguments, ROOT, os.environ)
+    return Process(ROOT / "encode.py", arguments, place, os.environ)
 
 
 def states(tab):  # noqa: F811
@@ -49,7 +50,7 @@ def test_runs_are_seen_as_they_run_finish_fail_and_die(digits_run, tab, tmp_path
         tab.wait_for_selector("#by-code .nothing")
         assert "no runs yet" in tab.inner_text("#summary")
         tab.evaluate("window.same = true")  # gone if the page were loaded again
-        first = sweep(folder, "code=average", "samples=50,1,60")
+        first = sweep(tmp_path, folder, "code=average", "samples=50,1,60")
         assert first.wait(120) == 1, "one of three fails"
         summary = "document.querySelector('#summary').textContent"
         until(tab, f"{summary}.startsWith('3 runs (2 finished, 1 failed)')", True)
@@ -62,7 +63,7 @@ def test_runs_are_seen_as_they_run_finish_fail_and_die(digits_run, tab, tmp_path
         tab.click("th[data-key=samples] button")
         tab.click("#choices details[data-key=state] summary")
         tab.check("#choices input[value=finished]")
-        slow = sweep(tmp_path / "sweep" / "second", "code=distillation", "code.epochs=100000")
+        slow = sweep(tmp_path, folder / "second", "code=distillation", "code.epochs=100000")
         until(tab, f"{summary}.includes('1 running')", True)
         assert column(tab, "P") == ["60", "50"], "the order and the filter have stayed"
         assert tab.evaluate("document.activeElement.value") == "finished", "and so has the focus"
@@ -73,7 +74,7 @@ def test_runs_are_seen_as_they_run_finish_fail_and_die(digits_run, tab, tmp_path
         until(tab, f"{summary}.includes('1 interrupted')", True)
 
         tab.uncheck("#choices input[value=running]")
-        assert sweep(folder, "code=average", "samples=50,1,60,70").wait(120) == 1
+        assert sweep(tmp_path, folder, "code=average", "samples=50,1,60,70").wait(120) == 1
         until(tab, "document.querySelectorAll('#rows tr').length", 3)
         assert column(tab, "P") == ["70", "60", "50"], "what has come is in its place"
         until(tab, "document.querySelectorAll('#by-seconds .points .point').length", 3)
