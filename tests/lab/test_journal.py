@@ -12,8 +12,10 @@ import time
 
 import pytest
 import torch
+import wandb
 from conftest import ROOT, run_script
 from offline import offline_runs
+from packaging.version import Version
 from safetensors.torch import save_file
 
 from coin.lab.journal import Journal, Subject
@@ -62,7 +64,9 @@ def test_a_run_is_open_before_the_first_computation_and_tells_its_phases(digits_
     run = runs[0]
     told = [row["progress"] for row in run.history if "progress" in row]
     assert told == [0, 0.25, 0.5, 0.75, 1.0] and run.summary["phase"] == "done"
-    assert run.exit_code == 0 and run.system > 0
+    assert run.exit_code == 0
+    if Version(wandb.__version__) >= Version("0.31"):  # older ones look at the system every 15 s, and not at the end
+        assert run.system > 0
 
 
 def test_a_run_is_linked_to_the_trainings_it_rests_on(digits_run):
