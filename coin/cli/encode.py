@@ -4,6 +4,9 @@ python encode.py experiment=digits code=coin
 """
 
 import os
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +19,23 @@ from omegaconf import DictConfig, OmegaConf
 from coin import report
 from coin.cli.configs import CONF, built, own_device
 from coin.cli.experts import expand
-from coin.lab.console import one_line_errors, quiet, say
+from coin.lab.console import SHORTAGE, USER_ERROR, display, one_line_errors, quiet, say
 from coin.lab.experiment import Experiment, Run
 from coin.problem.memory import Memory
 from coin.training.trainers import check_swept
 
+Keep = Callable[[dict[str, Any]], None]
 MEMORY = Memory()  # shared by the jobs of a sweep
 os.environ["HYDRA_FULL_ERROR"] = "1"  # one_line_errors says it in one line
 
 
 def main() -> None:
     MEMORY.kept.clear()  # of another command in the same process
-    with one_line_errors():
-        run()
+    try:
+        with one_line_errors():
+            run()
+    finally:
+        display.close()
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="encode")
@@ -42,35 +49,50 @@ def run(config: DictConfig) -> None:
             check_swept(instantiate(config.trainer))
         with report.job_of_sweep(folder) as job:
             config = expand(config, overrides())
-            job.config = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+            job.config = settings_of(config)
             own_device(config)
             if not job.done(lambda: experiment(config).contents()):
-                job.finish(encode(config, folder, job.id))
+                encode(config, folder, job.finish, job.id)
+        if (
+            job.failed and settings.mode != RunMode.MULTIRUN
+        ):  # who started it has to know; a multirun says it at its end
+            sys.exit(USER_ERROR if job.failed == "known" else SHORTAGE)
         return
     with one_line_errors():
         config = expand(config, overrides())
         own_device(config)
-        results = encode(config, folder)
-        report.write_results(folder, results)
+        results = encode(config, folder, partial(report.write_results, folder))
         say(report.run_table(results))
         say(f"results: {folder}")
 
 
-def encode(config: DictConfig, folder: Path, job: str | None = None) -> dict[str, Any]:
-    """What a config describes, done; as a `job` of a sweep, it goes on as the same run when it was killed."""
+def encode(config: DictConfig, folder: Path, keep: Keep, job: str | None = None) -> dict[str, Any]:
+    """What a config describes, done and kept; as a `job` of a sweep, it goes on as the same run when it was killed."""
     settings = HydraConfig.get()
     names = {key: settings.runtime.choices[key] for key in ("experiment", "code", "decoder", "tuning", "model")}
-    if "experts" in overrides():
-        names["experiment"] = "+".join(config.experts)
+    names["experiment"] = report.experiment_name(names["experiment"], overrides())
+    run = Run(
+        folder=folder,
+        names=names,
+        settings=settings_of(config),
+        keep=lambda results: keep({**results, "overrides": overrides()}),
+        sweep=settings.runtime.choices["sweeps"] or (Path(settings.sweep.dir).name if job else None),
+        group=settings.sweep.dir if job else None,
+        id=job,
+    )
+    return experiment(config).run(run, MEMORY)
+
+
+def settings_of(config: DictConfig) -> dict[str, Any]:
+    """All of them but where it is logged: a server's address may hold a password."""
     told: Any = OmegaConf.to_container(config, resolve=True)
-    sweep = settings.runtime.choices["sweeps"] or (Path(settings.sweep.dir).name if job else None)
-    run = Run(folder=folder, names=names, settings=told, sweep=sweep, group=settings.sweep.dir if job else None, id=job)
-    return {**experiment(config).run(run, MEMORY), "overrides": overrides()}
+    return {key: value for key, value in told.items() if key != "logger"}
 
 
 def overrides() -> dict[str, str]:
     task = HydraConfig.get().overrides.task
-    return dict(override.lstrip("+~").split("=", 1) for override in task if "=" in override)
+    told = dict(override.lstrip("+~").split("=", 1) for override in task if "=" in override)
+    return {key: value for key, value in told.items() if not key.startswith("logger.")}
 
 
 def experiment(config: DictConfig) -> Experiment:

@@ -40,6 +40,14 @@ def expand(config: DictConfig, overrides: Collection[str] = ()) -> DictConfig:
     """
     config = config.copy()
     told: dict[str, Any] = OmegaConf.to_container(config.experts, resolve=True)  # type: ignore[assignment]
+    for name, spec in told.items():
+        inner = {f".{k}": spec[k] for k in ("data", "finetune") if k in spec} if isinstance(spec, dict) else {"": spec}
+        for key, value in inner.items():
+            if not isinstance(value, dict):
+                raise ValueError(
+                    f"experts.{name}{key}={value}: has settings of its own, such as experts.{name}.path=PATH or "
+                    f"experts.{name}.finetune.epochs=1"
+                )
     sets = {name: spec for name, spec in told.items() if "_target_" in spec}
     whole = {name for name, spec in sets.items() if spec.pop("splits") == 1}
     if not sets:

@@ -22,6 +22,10 @@ class Multirun(SweepReport):
 
     row: "Row | None" = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Launchers pickle it for jobs in other processes, which have nobody to show a row to."""
+        return {}
+
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
         super().on_multirun_start(config)
         if console.is_terminal:

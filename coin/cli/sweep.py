@@ -4,6 +4,8 @@ coin-sweep table1 > table1.yaml && wandb sweep table1.yaml    then, on every hos
 """
 
 import argparse
+import math
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -48,10 +50,19 @@ def wandb_sweep(name: str, overrides: list[str] | None = None) -> dict[str, Any]
     }
 
 
-def values(key: str, value: Any) -> list[str]:
-    """As texts, so that W&B hands each over as it is written: 1e-5 stays 1e-5."""
+def values(key: str, value: Any) -> list[str | int | float]:
+    """Numbers where W&B would write them as they are written here: 200, 0.1; else texts: a folder is named for them."""
     override = OverridesParser.create().parse_override(f"{key}={value}")
-    return list(map(str, override.sweep_string_iterator())) if override.is_sweep_override() else [str(value)]
+    texts = list(map(str, override.sweep_string_iterator())) if override.is_sweep_override() else [str(value)]
+    return [as_number(text) for text in texts]
+
+
+def as_number(text: str) -> str | int | float:
+    for kind in (int, float):
+        with suppress(ValueError):
+            if str(kind(text)) == text and math.isfinite(kind(text)):
+                return kind(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ USER_ERROR, SHORTAGE = 2, 1  # exit codes: the input is bad; the machine ran out
 def say(*what: object) -> None:
     """Prints, on the first rank. (A function, since launchers pickle the scripts with all they refer to.)"""
     if is_first():
-        console.print(*what)
+        console.print(*what, markup=False)  # a path may hold brackets
 
 
 def quiet() -> None:

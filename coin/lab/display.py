@@ -48,6 +48,12 @@ class Display:
         if self.progress is not None:
             self.progress.update(row, completed=done, total=of, description=name)
 
+    def close(self) -> None:
+        """Whatever happened: a terminal gets its cursor back."""
+        if self.progress is not None:
+            self.progress.stop()
+        self.progress, self.rows = None, 0
+
     def remove(self, row: TaskID) -> None:
         if self.progress is None:
             return

@@ -1,7 +1,7 @@
 """An encode run: base → experts → samples → code → decode → results."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class Run:
     folder: Path
     names: Mapping[str, str]  # experiment, code, decoder, tuning, model
     settings: Mapping[str, Any]
+    keep: Callable[[Results], None]  # writes them down, before anything else is told of them
     sweep: str | None = None
     group: str | None = None
     id: str | None = None
@@ -140,6 +141,7 @@ class Experiment:
             save(run.folder, coded, decoder, self.facts(experts, results))
             for file in sorted(run.folder.glob("*.safetensors")):
                 journal.made(Kept("coded", "-".join([run.name, file.stem]), digest_of_file(file)[:10], file, run.names))
+        run.keep(results)
         journal.told(results)
         return results
 

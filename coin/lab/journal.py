@@ -1,6 +1,6 @@
 """The journal of a run: opened before its first computation, told what happens in it, closed whatever happened."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyLogger
 from torch import Tensor
 
-from coin.lab.console import display
+from coin.lab.console import console, display
 from coin.lab.display import Advance
 
 PHASES = ("experts", "outputs", "encode", "evaluate")  # of an encode run
@@ -40,11 +40,29 @@ class Kept:
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
+Attempt = Callable[..., None]
+
+
 class Journal:
-    """Over any of Lightning's loggers: settings at the start, numbers at the end, and phases for whoever watches."""
+    """Over any of Lightning's loggers: settings at the start, numbers at the end, and phases for whoever watches.
+
+    Where a logger fails on the way there is one warning, and nothing more is logged: a log is not worth a run.
+    """
+
+    failed = False
 
     def __init__(self, logger: Logger | None = None):
         self.logger: Logger = logger or DummyLogger()
+
+    def attempt(self, log: Callable[..., object], *args: Any, **settings: Any) -> None:
+        if self.failed:
+            return
+        try:
+            log(*args, **settings)
+        except Exception as error:  # whatever it is
+            self.failed = True
+            said = " ".join(str(error).split())
+            console.print(f"warning: the log stopped ({said}); the run goes on without it", markup=False)
 
     def __enter__(self) -> "Journal":
         return self
@@ -55,7 +73,7 @@ class Journal:
         self.close("success" if kind is None else "failed")
 
     def close(self, status: str) -> None:
-        self.logger.finalize(status)
+        self.attempt(self.logger.finalize, status)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Advance]:
@@ -79,8 +97,9 @@ class Journal:
     def told(self, results: Mapping[str, Any]) -> None:
         """All of a run's numbers."""
         for point in results.get("history", []):
-            self.logger.log_metrics({f"epoch/{key}": value for key, value in point.items()}, step=point["epoch"])
-        self.logger.log_metrics(flat_results(results))
+            told = {f"epoch/{key}": value for key, value in point.items()}
+            self.attempt(self.logger.log_metrics, told, step=point["epoch"])
+        self.attempt(self.logger.log_metrics, flat_results(results))
 
 
 def flat_results(results: Mapping[str, Any]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import abc
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,15 +63,17 @@ class MLflow(Logs):
             run_name=subject.name,
             tracking_uri=uri,
             tags={key: value for key, value in tags.items() if value},
-            run_id=self.earlier(uri, subject),
+            run_id=(earlier := self.earlier(uri, subject)),
         )
         try:
             logger.experiment  # noqa: B018 (it asks the server)
         except mlflow.exceptions.MlflowException as error:
             reason = " ".join(str(error).split())[:200]
-            raise ValueError(f"logger.uri={uri}: MLflow cannot log there ({reason}); is its server running?") from error
-        say(f"log: MLflow run {logger.run_id} at {uri}")
-        return started(logger, subject)
+            raise ValueError(
+                f"logger.uri={without_secrets(uri)}: MLflow cannot log there ({reason}); is its server running?"
+            ) from error
+        say(f"log: MLflow run {logger.run_id} at {without_secrets(uri)}")
+        return Journal(logger) if earlier else started(logger, subject)  # its settings may not be said twice
 
     def earlier(self, uri: str, subject: Subject) -> str | None:
         """The run that was killed and goes on."""
@@ -85,6 +88,11 @@ class MLflow(Logs):
         except mlflow.exceptions.MlflowException:
             return None  # said when the run is opened
         return found[0].info.run_id if found else None
+
+
+def without_secrets(uri: str) -> str:
+    """An address without its user, password and query."""
+    return re.sub(r"//[^/@]*@", "//", uri).partition("?")[0]
 
 
 def started(logger: Logger, subject: Subject) -> Journal:

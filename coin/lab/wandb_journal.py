@@ -7,7 +7,8 @@ worth a run.
 """
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lightning.pytorch.loggers import WandbLogger
 from torch import Tensor
 
 from coin.lab.console import console, say
-from coin.lab.journal import PHASES, Journal, Kept, Subject
+from coin.lab.journal import PHASES, Attempt, Journal, Kept, Subject
 from coin.lab.loggers import Csv, Logs
 
 MOST_CLASSES = 100  # in a confusion matrix: W&B draws no more than 10,000 cells
@@ -62,9 +63,9 @@ class Unfinished(WandbLogger):
     """Trainers end a logger when they have ended; the run of this one goes on until its journal is closed. It fails
     quietly, after one warning."""
 
-    def __init__(self, run: Any):
+    def __init__(self, run: Any, attempt: Attempt):
         super().__init__(experiment=run)
-        self.failed = False
+        self.attempt = attempt
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         self.attempt(super().log_metrics, metrics, step)
@@ -75,26 +76,12 @@ class Unfinished(WandbLogger):
     def finalize(self, status: str) -> None:
         self.attempt(super().finalize, status)
 
-    def attempt(self, log: Callable[..., object], *args: Any, **settings: Any) -> None:
-        if self.failed:
-            return
-        try:
-            log(*args, **settings)
-        except Exception as error:  # whatever it is, a log is not worth a run
-            self.failed = True
-            said = " ".join(str(error).split())
-            console.print(f"warning: W&B stopped logging ({said}); the run goes on without it", markup=False)
-
 
 class WandbJournal(Journal):
     def __init__(self, run: Any, upload: bool):
         self.run, self.upload = run, upload
-        self.own = Unfinished(run)
-        super().__init__(self.own)
+        super().__init__(Unfinished(run, self.attempt))
         self.attempt(self.axes)
-
-    def attempt(self, log: Callable[..., object], *args: Any, **settings: Any) -> None:
-        self.own.attempt(log, *args, **settings)
 
     def axes(self) -> None:
         """What is drawn against what."""
@@ -117,7 +104,8 @@ class WandbJournal(Journal):
 
     def keep(self, kept: Kept, used: bool) -> None:
         """As an artifact whose version follows its recipe: a reference counts by its path, which ends in its hash."""
-        artifact = wandb.Artifact(f"{kept.kind}-{kept.name}"[:128], kept.kind, metadata=dict(kept.facts))
+        name = re.sub(r"[^\w.-]", "_", f"{kept.kind}-{kept.name}", flags=re.ASCII)[:128]
+        artifact = wandb.Artifact(name, kept.kind, metadata=dict(kept.facts))
         files = sorted(p for p in kept.path.iterdir() if p.is_file()) if kept.path.is_dir() else [kept.path]
         for file in files:
             if self.upload:

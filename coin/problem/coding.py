@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +28,7 @@ Remember = Callable[[str, Sequence[int], Recipe, Callable[[], Parameters]], Para
 
 def remembering() -> Remember:
     """Computes the same thing once."""
-    memory = Memory()
+    memory = Memory(limit=sys.maxsize)  # all candidates of one problem ask for the same
 
     def remember(kind: str, experts: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]) -> Parameters:
         return memory.recall(json.dumps([kind, list(experts), settings], sort_keys=True), lambda: (compute(), 0.0))[0]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rich.markup import escape
 from rich.table import Table
 
 from coin.report.cells import Cell, distinct
@@ -31,7 +32,7 @@ class Grid:
         for i, name in enumerate(self.header):
             table.add_column(name, justify="right" if i else "left", no_wrap=not i)
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(escape(row[0]), *row[1:])  # other cells may be bold
         return table
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import yaml
 
-from coin.report.runs import Run
+from coin.report.runs import Run, experiment_name
 
 LOCK = ".running"
 _held: dict[Path, IO[str]] = {}  # by folder, until the job ends or the process does
@@ -68,5 +68,6 @@ def told(job: Path, hydra: dict[str, Any]) -> Run:
     config = yaml.safe_load((job / ".hydra" / "config.yaml").read_text())
     names = {key: hydra["runtime"]["choices"][key] for key in ("code", "decoder", "experiment")}
     words = [word.lstrip("+~") for word in hydra["overrides"]["task"] if "=" in word]
-    overrides = dict(word.split("=", 1) for word in words)
+    overrides = dict(word.split("=", 1) for word in words if not word.startswith("logger."))
+    names["experiment"] = experiment_name(names["experiment"], overrides)
     return {**names, "seed": config["seed"], "samples": config["samples"], "overrides": overrides, "experts": []}

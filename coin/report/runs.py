@@ -97,11 +97,16 @@ def fits(value: Any, shape: Any) -> bool:
     return isinstance(value, shape)
 
 
+def experiment_name(choice: str, overrides: dict[str, str]) -> str:
+    """Of a run whose experts were named on the command line, these; else the experiment it chose."""
+    return overrides["experts"].strip("[]").replace(",", "-") if "experts" in overrides else choice
+
+
 def settings_of(run: Run) -> dict[str, str]:
     """What tells a run from others beside its code, decoder, experiment and seed: overrides, the seed of its experts'
     training, and how it was tuned."""
     overrides = run.get("overrides", {})
-    chosen = {k: str(v) for k, v in overrides.items() if k not in IGNORED and not k.startswith("hydra.")}
+    chosen = {k: str(v) for k, v in overrides.items() if k not in IGNORED and not k.startswith(("hydra.", "logger."))}
     chosen.setdefault(TRAINING, "0")  # said or not, it is the default
     tuner = run.get("tuner") or run.get("tuning")  # a sweep's file may have chosen it; runs of before name it otherwise
     if isinstance(tuner, dict):

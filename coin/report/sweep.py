@@ -26,13 +26,14 @@ from coin.report.write import write_report
 class Job:
     folder: Path
     config: dict[str, Any] = field(default_factory=dict)
+    failed: str = ""  # "known" where the input is bad, "unknown" where it is a bug
 
     def done(self, contents: Callable[[], dict[str, Any]]) -> bool:
         """Whether its results are there; `contents` says what lies where the config's paths point, if that matters."""
         if not (self.folder / "results.json").is_file():
             return False
         check_same(self.folder, self.config, contents)
-        console.print(f"done already: {self.folder}")
+        console.print(f"done already: {self.folder}", markup=False)
         return True
 
     @property
@@ -51,10 +52,12 @@ class Job:
 def job_of_sweep(folder: Path) -> Iterator[Job]:
     """One job, to be skipped if this folder holds its results already; what it raises is written down, not raised."""
     (folder / "error.txt").unlink(missing_ok=True)
+    job = Job(folder)
     try:
-        yield Job(folder)
+        yield job
     except Exception as error:
         known = is_user_error(error)
+        job.failed = "known" if known else "unknown"
         (folder / "error.txt").write_text((message(error) if known else traceback.format_exc()) + "\n")
         console.print(f"failed: {folder}: {message(error)}", markup=False)
 
@@ -115,7 +118,7 @@ class SweepReport:
         failed = [path.parent for path in failures(folder)]
         if any(folder.rglob("results.json")):
             written = write_report(folder, folder, console)
-            console.print(f"comparison: {folder} ({', '.join(path.name for path in written)})")
+            console.print(f"comparison: {folder} ({', '.join(path.name for path in written)})", markup=False)
             log_report(config, folder, written)
         for path in failed:
             console.print(f"failed: {path}: {(path / 'error.txt').read_text().strip().splitlines()[-1]}", markup=False)

@@ -185,6 +185,9 @@ BAD = {
     "experts=[digits,nonsense]": "nonsense",
     "experts.split9.path=x": "there is no such expert",
     "experts.split1.pth=x": "pth",
+    "experts.split1=x": "such as experts.split1.path=PATH",
+    "experts.split1=null": "such as experts.split1.path=PATH",
+    "experts.split1.data=5": "experts.split1.data=5: has settings of its own",
     "fisher=probes fisher.probes=0": "at least 1",
 }
 

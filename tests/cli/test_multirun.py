@@ -1,12 +1,13 @@
 """How many jobs a sweep has, and what is said of them while it runs."""
 
+import pickle
 import time
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from coin.cli.configs import CONF
-from coin.cli.multirun import Row, jobs_of
+from coin.cli.multirun import Multirun, Row, jobs_of
 from coin.report.jobs import hold, release
 
 
@@ -21,6 +22,12 @@ def test_jobs_are_counted(overrides, jobs):
         config = compose("encode", overrides=plain, return_hydra_config=True)
     config.hydra.overrides.task = overrides
     assert jobs_of(config) == jobs
+
+
+def test_a_launcher_may_pickle_the_callback_while_its_row_is_drawn(tmp_path):
+    callback = Multirun()
+    callback.row = Row(tmp_path, 3)
+    assert pickle.loads(pickle.dumps(callback)).row is None
 
 
 def test_a_row_tells_what_lies_in_the_folder(tmp_path):

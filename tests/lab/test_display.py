@@ -26,6 +26,16 @@ def test_rows_show_phases_and_the_seconds_of_one_that_stands_alone_stay():
     assert display.progress is None and not re.search(r"encode  \d", shown(console))
 
 
+def test_a_terminal_gets_its_cursor_back():
+    console = Console(file=io.StringIO(), force_terminal=True)
+    display = Display(console)
+    row = display.add("sweep")
+    display.close()
+    display.update(row, 1, 2)  # by a thread that has not noticed
+    display.remove(row)
+    assert display.progress is None and "\x1b[?25h" in console.file.getvalue()
+
+
 def test_nothing_is_drawn_where_nobody_looks():
     console = Console(file=io.StringIO(), force_terminal=False)
     with Display(console).row("outputs") as advance:

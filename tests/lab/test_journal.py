@@ -19,7 +19,7 @@ from packaging.version import Version
 from safetensors.torch import save_file
 
 from coin.lab.journal import Journal, Subject
-from coin.lab.loggers import Csv, MLflow
+from coin.lab.loggers import Csv, MLflow, without_secrets
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +251,10 @@ def test_mlflow_on_a_server(digits_run, mlflow_server, tmp_path):
     assert run.data.metrics["nda"] == pytest.approx(results_of(tmp_path)["nda"]) and run.info.status == "FINISHED"
     assert run.data.params["code"] == "coin" and run.data.tags["job_type"] == "encode"
     logs = MLflow(uri=mlflow_server)
-    subject = Subject(name="again", job_type="train", id="digits-0123456789")
     ids = []
     for status in ("failed", "success"):
+        settings = {"store": status}  # another one, which changes no result
+        subject = Subject(name="again", job_type="train", config=settings, id="digits-0123456789")
         journal = logs.open(tmp_path, subject)
         ids.append(journal.logger.run_id)
         journal.close(status)
@@ -286,3 +287,44 @@ def test_only_the_first_rank_keeps_a_journal(tmp_path, monkeypatch):
     journal.logger.log_metrics({"nda": 1.0})
     journal.close("success")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_fails_never_costs_a_run(digits_run, tmp_path, monkeypatch):
+    def full(*args, **settings):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lightning.pytorch.loggers.CSVLogger.save", full)
+    finished = run_script("encode.py", "logger=csv", f"hydra.run.dir={tmp_path}")
+    assert finished.code == 0 and (tmp_path / "results.json").is_file()
+    assert finished.out.count("warning: the log stopped") == 1
+
+
+def test_results_are_kept_before_the_log_is_told(digits_run, tmp_path, monkeypatch):
+    def killed(*args):
+        assert (tmp_path / "results.json").is_file()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "told", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_script("encode.py", "logger=csv", f"hydra.run.dir={tmp_path}")
+
+
+def test_experts_that_were_named_have_an_experiment_of_their_own_and_all_of_it_is_logged(digits_run, tmp_path):
+    finished = run_script("encode.py", "experts=[digits_splits]", f"hydra.run.dir={tmp_path}")
+    assert finished.code == 0 and "warning" not in finished.out, finished.out
+    (run,) = offline_runs(tmp_path)
+    assert run.config["experiment"] == results_of(tmp_path)["experiment"] == "digits_splits"
+    assert run.summary["phase"] == "done" and "nda" in run.summary
+
+
+def test_an_address_with_a_password_is_written_nowhere(digits_run, tmp_path):
+    uri = f"sqlite:///{tmp_path}/runs.db?password=hunter2"
+    finished = run_script(
+        "encode.py", "-m", "code=average", "logger=mlflow", f"logger.uri='{uri}'", f"hydra.sweep.dir={tmp_path / 's'}"
+    )
+    assert finished.code == 0, finished.err
+    assert not [line for line in finished.out.splitlines() if "hunter2" in line and "[HYDRA]" not in line]  # its echo
+    assert without_secrets("http://me:hunter2@host:1/path?x=hunter2") == "http://host:1/path"
+    for path in (tmp_path / "s").rglob("*"):
+        if path.is_file() and ".hydra" not in path.parts and path.name != "multirun.yaml":  # Hydra's own
+            assert b"hunter2" not in path.read_bytes(), path

@@ -65,7 +65,9 @@ def test_the_same_sweep_for_wandb(path):
     assert done.code == 0
     sweep = yaml.safe_load(done.out)
     assert sweep["program"] == "coin-encode" and sweep["command"][-1] == "${args_no_hyphens}"
-    assert {key: spec["values"] for key, spec in sweep["parameters"].items()} == choices(params_of(path))
+    told = {key: spec["values"] for key, spec in sweep["parameters"].items()}
+    assert {key: list(map(str, values)) for key, values in told.items()} == choices(params_of(path))
+    assert all(isinstance(value, int) for key in ("seed", "samples") for value in told.get(key, []))
     given = [word for word in sweep["command"] if not word.startswith("$")]
     config = composed("encode", *given, *(f"{key}={spec['values'][-1]}" for key, spec in sweep["parameters"].items()))
     assert config.store == "elsewhere"
@@ -79,6 +81,12 @@ def test_a_wandb_agent_finds_what_a_multirun_has_done_and_does_the_rest(quicksta
     other = run_script("encode.py", *job, "code=average", "samples=50")
     assert other.code == 0 and (folder / "code=average,samples=50" / "results.json").is_file()
     shutil.rmtree(folder / "code=average,samples=50")
+
+
+def test_who_starts_a_job_by_itself_learns_that_it_failed(digits_run, tmp_path):
+    job = ["sweeps=quickstart", "hydra.mode=RUN", f"hydra.sweep.dir={tmp_path}", "logger=csv", "code=coin"]
+    failed = run_script("encode.py", *job, "beta=[1,2]")
+    assert failed.code == 2 and "failed:" in failed.out and list(tmp_path.rglob("error.txt"))
 
 
 def test_there_is_no_such_sweep_for_wandb():
