@@ -171,7 +171,7 @@ def test_a_crash_is_seen_as_one(digits_run, tmp_path):
 
 
 def test_a_killed_training_goes_on_as_the_same_run(tmp_path):
-    command = [sys.executable, "train.py", "model.weights=none", f"store={tmp_path / 'store'}", "finetune.epochs=20"]
+    command = [sys.executable, "train.py", "model.weights=none", f"store={tmp_path / 'store'}", "finetune.epochs=8"]
     command += ["trainer.log_every_n_steps=1", "data.batch_size=32"]
 
     own = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}  # that of this process
