@@ -1,6 +1,6 @@
 """Codes: each makes a coded network's weights from the experts' own, one file each.
 
-`coin.training.distillation` needs Lightning, so it is imported by its own name.
+`coin.training.distillation` and `coin.training.parity` need Lightning, so they are imported by their own names.
 """
 
 from coin.codes.average import Average

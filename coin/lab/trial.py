@@ -26,6 +26,7 @@ from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.recipes import Recipe, lasts
+from coin.problem.training_images import TrainingImages
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.images import ImageData
 from coin.training.prediction import Asking, Inputs
@@ -34,7 +35,8 @@ from coin.training.trainers import MakeTrainer
 
 # What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
 # computed gives it the next version, so that what the old way made is not taken for what the new one makes.
-KEPT = {"fishers": 2, "outputs": 2, "students": 2}
+KEPT = {"fishers": 2, "outputs": 2, "students": 2, "parities": 1}
+WITHOUT_SAMPLES = {"merges", "parities"}  # what is the same whatever the samples
 
 Results = dict[str, Any]  # what results.json says, of a run or of one of its experts
 
@@ -98,9 +100,9 @@ class Trial:
             kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
         ) -> Parameters:
             chosen = [self.experts[i] for i in which]
-            own = {"samples": digest, **settings}
+            own = settings if kind in WITHOUT_SAMPLES else {"samples": digest, **settings}
             if len(chosen) > 1:
-                own |= {"beta": list(self.beta), "base": base}
+                own = {**own, "beta": list(self.beta), "base": base}
             return self.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
         def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
@@ -124,7 +126,16 @@ class Trial:
             compute_outputs=compute_outputs,
         )
         coding.test_score = self.quick_score
+        coding.training_images = self.training_images
         return coding
+
+    def training_images(self) -> list[TrainingImages]:
+        found = []
+        for data in (expert.data for expert in self.experts):
+            recipe = data.recipe()  # which reads the images first
+            assert data.train_set is not None
+            found.append(TrainingImages(data.train_set.images, data.transform, recipe))
+        return found
 
     def remember(
         self, kind: str, experts: Sequence[Expert], recipe: Recipe, compute: Callable[[], Parameters]

@@ -20,6 +20,7 @@ from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.recipes import Recipe, recipe_of
+from coin.problem.training_images import TrainingImages
 
 T = TypeVar("T")
 Hyperparameters = dict[str, float]  # one of a code's candidates
@@ -76,6 +77,7 @@ class Coding:
     compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
     advance: Callable[[float, float], None] = lambda done, of: None  # candidates done, and of how many
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
+    training_images: Callable[[], Sequence[TrainingImages]] | None = None  # all of them, of each expert
     scratch: nn.Module = field(init=False)
     prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
