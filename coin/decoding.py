@@ -54,8 +54,8 @@ def weights_for(
         )
     if len(coded) < len(absent):
         raise ValueError(
-            f"{len(absent)} experts are missing and {len(coded)} coded networks answered: no more can be recovered than "
-            f"that; decoding expert {missing} needs the outputs of {len(absent) - len(coded)} more"
+            f"{len(absent)} experts are missing and {len(coded)} coded networks answered: no more can be recovered; "
+            f"decoding expert {missing} needs the outputs of {len(absent) - len(coded)} more"
         )
     grown = amplification(generator, coded, absent)
     if not grown <= LIMIT:

@@ -113,8 +113,8 @@ def check_patterns(generator: Generator) -> None:
         found = amplification(generator, rows, columns)
         if not found <= LIMIT:
             raise ValueError(
-                f"generator: with experts {named(columns)} missing, coded networks {named(rows)} do not tell them apart: "
-                f"an error grows {found:.3g} times, at most {LIMIT:g} are allowed; make the rows less alike, or "
+                f"generator: with experts {named(columns)} missing, coded networks {named(rows)} do not tell them "
+                f"apart: an error grows {found:.3g} times, at most {LIMIT:g} are allowed; make the rows less alike, or "
                 "leave generator out for the best there is"
             )
 

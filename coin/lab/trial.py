@@ -22,6 +22,7 @@ from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.recipes import Recipe
+from coin.problem.training_images import TrainingImages
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.images import ImageData
 from coin.training.prediction import Asking, Inputs
@@ -29,6 +30,8 @@ from coin.training.samples import Queries, Samples
 from coin.training.trainers import MakeTrainer
 
 Results = dict[str, Any]  # what results.json says
+
+WITHOUT_SAMPLES = {"merges", "parities"}  # what is the same whatever the samples
 
 
 @dataclass
@@ -94,9 +97,9 @@ class Trial:
             kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
         ) -> Parameters:
             chosen = [self.experts[i] for i in which]
-            own = {"samples": digest, **settings}
+            own = settings if kind in WITHOUT_SAMPLES else {"samples": digest, **settings}
             if len(chosen) > 1:
-                own |= {"base": base}
+                own = {**own, "base": base}
             return self.ledger.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
         def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
@@ -118,8 +121,17 @@ class Trial:
             compute_fisher=compute_fisher,
             compute_outputs=compute_outputs,
             test_score=self.quick_score,
+            training_images=self.training_images,
             generator=self.generator,
         )
+
+    def training_images(self) -> list[TrainingImages]:
+        found = []
+        for data in (expert.data for expert in self.experts):
+            recipe = data.recipe()  # which reads the images first
+            assert data.train_set is not None
+            found.append(TrainingImages(data.train_set.images, data.transform, recipe))
+        return found
 
     def test_outputs(self, advance: Advance = ignore) -> list[list[Tensor]]:
         """answers[i][j]: expert j's outputs on expert i's test set."""

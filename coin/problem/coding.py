@@ -23,6 +23,7 @@ from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.moved import Moved
 from coin.problem.recipes import Recipe, recipe_of
+from coin.problem.training_images import TrainingImages
 
 T = TypeVar("T")
 Hyperparameters = dict[str, float]  # one of a code's candidates
@@ -82,6 +83,7 @@ class Coding:
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     generator: Sequence[Sequence[float]] | None = None  # of several coded networks, instead of β
     coded: Generator = field(init=False)  # the rows of weights
+    training_images: Callable[[], Sequence[TrainingImages]] | None = None  # all of them, of each expert
     scratch: nn.Module = field(init=False)
     prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 

@@ -8,7 +8,18 @@ from torch import nn
 
 import coin
 from coin import parameters
-from coin.codes import Average, Coin, CoinKfac, Matched, RegMean, TaskArithmetic
+from coin.codes import (
+    Average,
+    Coin,
+    CoinKfac,
+    Dare,
+    Isotropic,
+    Matched,
+    RegMean,
+    TaskArithmetic,
+    TaskSingularVectors,
+    Ties,
+)
 from coin.decoding import decode
 from coin.fisher import diagonal_fisher
 from coin.problem.coding import Coding
@@ -121,6 +132,10 @@ def test_encode_for_people_with_their_own_networks():
 ALL = [
     Average(),
     TaskArithmetic(),
+    Ties(),
+    Dare(drop=0.5),
+    TaskSingularVectors(),
+    Isotropic(),
     RegMean(),
     RegMean(convolutions=True),
     Coin(),
@@ -174,6 +189,11 @@ def test_task_arithmetic_is_the_papers_formula():
     ("make", "words"),
     [
         (lambda: TaskArithmetic(-1), "code.scale=-1"),
+        (lambda: Ties(0), "code.scale=0"),
+        (lambda: Isotropic(grid=[]), "empty grid"),
+        (lambda: Ties(keep=0), "code.keep=0"),
+        (lambda: Ties(keep=20), "code.keep=20"),
+        (lambda: Dare(drop=1), "code.drop=1"),
         (lambda: RegMean(1.5), "from 0 to 1"),
         (lambda: Distillation(epochs=0), "at least 1"),
         (lambda: Distillation(start="nowhere"), "base, average or a code"),
