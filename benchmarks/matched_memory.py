@@ -19,8 +19,8 @@ import torchvision
 
 from coin.codes import Matched
 from coin.codes.lockstep import schedule_for
-from coin.codes.matched import Moved
 from coin.problem.coding import Coding
+from coin.problem.moved import Moved
 
 
 def peak() -> float:

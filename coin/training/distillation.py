@@ -84,7 +84,7 @@ class Distillation(Code):
         if isinstance(self.start, Code):
             tuned = self.tuner.tune(self.start, coding)
             self.chosen = tuned.hyperparameters
-            return tuned.params
+            return tuned.params[0]
         return coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
 
     def trained(self, coding: Coding, start: Parameters) -> Parameters:
@@ -131,7 +131,7 @@ class Distillation(Code):
         analytic = replace(coding, decoder=Analytic())
 
         def score(network: nn.Module) -> Point:
-            found = analytic.score(analytic.answers(parameters.trainable(network)))
+            found = analytic.score(analytic.answers(analytic.asked([parameters.trainable(network)])))
             record = {"train_nda": found.nda, "coding_loss": found.coding_loss}
             if self.track and coding.test_score:
                 record["test_nda"] = coding.test_score(network, self.track)

@@ -30,7 +30,7 @@ from coin.training.distillation import Distillation
 @pytest.mark.parametrize("code", [Coin(0.01), Average()])
 def test_one_expert_codes_to_itself(code):
     problem = coding(1, [1.0])
-    for name, value in Tuner().tune(code, problem).params.items():
+    for name, value in Tuner().tune(code, problem).params[0].items():
         torch.testing.assert_close(value, problem.params[0][name])
 
 
@@ -65,7 +65,7 @@ def test_statistics_are_computed_once_for_all_candidates_and_beta_reuses_them():
     problem.beta = (0.9, 0.1)
     second = Tuner().tune(Coin(scale=None), problem)
     assert computed == problem.experts, "one of each expert"
-    assert not torch.equal(first.params["0.weight"], second.params["0.weight"])
+    assert not torch.equal(first.params[0]["0.weight"], second.params[0]["0.weight"])
 
 
 def test_a_base_that_experts_were_not_fine_tuned_from_is_refused():
@@ -158,8 +158,8 @@ def test_every_code_takes_three_experts_and_unequal_weights(code, beta):
         make=lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)),
     )
     tuned = Tuner().tune(code, problem)
-    assert parameters.shapes(tuned.params) == parameters.shapes(problem.params[0])
-    assert all(torch.isfinite(p).all() for p in tuned.params.values())
+    assert parameters.shapes(tuned.params[0]) == parameters.shapes(problem.params[0])
+    assert all(torch.isfinite(p).all() for p in tuned.params[0].values())
     best = max(c["nda"] for c in tuned.candidates)
     assert tuned.score.nda == best
     lowest = min(c["coding_loss"] for c in tuned.candidates if c["nda"] == best)

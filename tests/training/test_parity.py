@@ -42,11 +42,11 @@ def test_a_parity_model_learns_the_experts_average_on_all_their_images():
     code = Parity(epochs=40, learning_rate=1e-2, batch_size=16)
     tuned = Tuner("coding_loss").tune(code, coding)
     every = Coding(coding.experts, coding.beta, [inputs], base=coding.base)
-    losses = [every.loss(params) for params in (tuned.params, Average().encode(coding), coding.base_params)]
+    losses = [every.loss(params) for params in (tuned.params[0], Average().encode(coding), coding.base_params)]
     assert losses[0] < min(losses[1:]) / 2
     assert code.chosen == {"images": 105, "epochs": 40}
     again = Parity(epochs=40, learning_rate=1e-2, batch_size=16)
-    assert all(torch.equal(value, again.encode(coding)[name]) for name, value in tuned.params.items())
+    assert all(torch.equal(value, again.encode(coding)[name]) for name, value in tuned.params[0].items())
     assert again.chosen == code.chosen
 
 
