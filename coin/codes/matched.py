@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -23,18 +23,20 @@ class Matched(Code):
     fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge regression towards the weight of
     θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The ridge's `strength` is in units of the squared inputs of a sample.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
-    samples have positions. A fit looks good to the samples it was made from, so candidates are judged by `folds` that
-    they have not seen. Where samples and their positions are more than `memory` (in bytes, beside the networks) holds,
-    a layer is fitted to as many, drawn at random, as it does.
+    samples have positions. A fit looks good to the samples it was made from, so candidates are judged by the first
+    `judges` of `folds` that they have not seen, and fitted for that without copies: choosing costs no more than the fit
+    itself. Where samples and their positions are more than `memory` (in bytes, beside the networks) holds, a layer is
+    fitted to as many, drawn at random, as it does.
     """
 
     strength: float | None = 1.0
     grid: Sequence[float] = (0.3, 1.0, 3.0)
     scale: float | None = None
-    scales: Sequence[float] = (1.0, 1.5, 2.0)
+    scales: Sequence[float] = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
     shifts: int = 3
     start: Code | None = None  # the experts' average
     folds: int = 3
+    judges: int = 1
     memory: int = 4 << 30
 
     def __post_init__(self) -> None:
@@ -42,6 +44,10 @@ class Matched(Code):
         check_positive("scale", self.scale, self.scales)
         if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
             raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to be judged by the samples it fits")
+        if not isinstance(self.judges, int) or self.judges < 0 or self.judges > self.folds > 0:
+            raise ValueError(
+                f"code.judges={self.judges}: must be at most code.folds={self.folds}, or 0 for all of them"
+            )
         if not isinstance(self.shifts, int) or self.shifts < 0:
             raise ValueError(f"code.shifts={self.shifts}: must be a whole number of copies, 0 for none")
         if not isinstance(self.memory, int) or self.memory < 1:
@@ -52,6 +58,9 @@ class Matched(Code):
     def candidates(self) -> list[Hyperparameters]:
         scales = choices("scale", self.scale, self.scales)
         return [{**s, **t} for s in scales for t in choices("strength", self.strength, self.grid)]
+
+    def draft(self) -> "Matched":
+        return replace(self, shifts=0)
 
     def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         scale = hyperparameters["scale"]

@@ -206,6 +206,7 @@ def test_task_arithmetic_is_the_papers_formula():
         (lambda: Tuner(folds=5).check(Distillation(start=Coin()), 8, experts=2), "too few for an expert"),
         (lambda: Tuner().check(Matched(folds=5), 8, experts=2), "too few for an expert"),
         (lambda: Matched(folds=1), "code.folds=1"),
+        (lambda: Matched(judges=4), "code.judges=4: must be at most code.folds=3"),
         (lambda: Matched(shifts=-1), "code.shifts=-1"),
         (lambda: Matched(strength=0), "code.strength=0"),
         (lambda: Matched(scales=[]), "empty grid"),

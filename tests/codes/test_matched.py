@@ -317,7 +317,7 @@ def test_matching_comes_closer_to_the_experts_average_on_the_samples_than_its_st
 
 def test_candidates_are_judged_by_samples_they_were_not_fitted_on():
     problem = coding(2)
-    code = Matched(strength=None, scale=1.0, grid=[1e-6, 1.0])
+    code = Matched(strength=None, scale=1.0, grid=[1e-6, 1.0], judges=0)
     tuned = Tuner("divergence").tune(code, problem)
     asked = Tuner("divergence", folds=3).tune(code, problem)
     assert [c["divergence"] for c in tuned.candidates] == pytest.approx([c["divergence"] for c in asked.candidates])
@@ -330,7 +330,28 @@ def test_after_cross_validation_the_chosen_fit_is_made_once(monkeypatch):
     real = Matched.encode
     monkeypatch.setattr(Matched, "encode", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
     Tuner("divergence").tune(Matched(), coding(2))
-    assert len(calls) == 3 * 3 + 1  # scales, folds, and the chosen one on all samples
+    assert len(calls) == 6 + 1  # scales, and the chosen one on all samples
+
+
+def test_candidates_are_compared_by_the_first_fold_alone_and_without_copies(monkeypatch):
+    base, found = experts(2, make=lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), cases.Head(3)))
+    problem, calls = Coding(found, None, [IMAGES], base=base), []
+    real = Targets.of.__func__
+
+    def counted(cls, coding, shifts, memory):
+        calls.append((sum(map(len, coding.batches)), shifts))
+        return real(cls, coding, shifts, memory)
+
+    monkeypatch.setattr(Targets, "of", classmethod(counted))
+    tuned = Tuner("divergence").tune(Matched(shifts=2), problem)
+    assert calls == [(len(IMAGES) - len(IMAGES[::3]), 0), (len(IMAGES), 2)]
+    draft = Matched(shifts=0, judges=0, folds=3)
+    first = Tuner("divergence").parts(draft, problem)
+    seen, unseen = next(iter(first))
+    for candidate in tuned.candidates[:2]:
+        params = draft.encode(seen, scale=candidate["scale"], strength=1.0)
+        score = unseen.score(unseen.answers(params))
+        assert score.divergence == pytest.approx(candidate["divergence"])
 
 
 def test_layers_are_asked_for_once_whatever_the_candidates(monkeypatch):
