@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch
 from coin.fisher.accumulators import Accumulator, Watch
 
 WITNESSES = 3
@@ -30,11 +31,11 @@ class Witnesses:
         self.watch.coefficients = self.coefficients.pop(0)
         self.direction += self.watch.weighed(direction)
 
-    def squares(self, network: nn.Module, params: Mapping[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
+    def squares(self, network: nn.Module, params: Mapping[str, Tensor], inputs: Batch) -> dict[str, Tensor]:
         """Autograd's, added up over the witnesses."""
         totals: dict[str, Tensor] = {}
         for at, sample in enumerate(self.watch.samples):
-            alone = network(inputs[sample : sample + 1])
+            alone = inputs[sample : sample + 1].ask(network)
             check_independent(alone.detach(), self.outputs[at : at + 1], self.scale)
             wanted, direction = list(params.values()), self.direction[at : at + 1].to(alone)
             gradients = list(torch.autograd.grad(alone, wanted, direction, allow_unused=True))
@@ -59,16 +60,17 @@ class Witnesses:
         return verdicts
 
 
-def spread(inputs: Tensor, wanted: int) -> list[int]:
+def spread(inputs: Batch, wanted: int) -> list[int]:
     """Up to so many samples of different contents: the ends, the middle, then all others in turn."""
-    found: list[int] = []
+    found: dict[int, list[Tensor]] = {}
     last = len(inputs) - 1
     for sample in dict.fromkeys([0, last, last // 2, *range(len(inputs))]):
         if len(found) == wanted:
             break
-        if not any(torch.equal(inputs[sample], inputs[other]) for other in found):
-            found.append(sample)
-    return found
+        contents = inputs.contents(sample)
+        if not any(all(map(torch.equal, contents, other)) for other in found.values()):
+            found[sample] = contents
+    return list(found)
 
 
 def tolerance_for(outputs: Tensor) -> float:
