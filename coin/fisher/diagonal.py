@@ -125,9 +125,7 @@ class DiagonalFisher:
             signals.close()
         if witnesses:
             start = time.perf_counter()
-            treated = {name: self.params[name] for name in plan.layouts}
-            verdicts = witnesses.compare(accumulators, witnesses.squares(self.network, treated, inputs))
-            plan.judge(verdicts, len(chosen))
+            plan.judge(witnesses.compare(accumulators, self.network, inputs), len(chosen))
             accumulators = {name: kept for name, kept in accumulators.items() if name in plan.layouts}
             self.planning += time.perf_counter() - start + witnesses.watch.seconds
         while accumulators:  # frees each one's memory before the next makes its own

@@ -7,7 +7,7 @@ A plan holds for one graph: the same operations, shapes and settings (`Graph.dig
 2. Where that leaves several layouts possible, tags (see `layout`) decide, on a few samples of the part. Where rows are
    moved by indices, or grow otherwise than in those two, they are read off the whole part instead.
 3. While the part is treated, three of its samples, as different as there are, are witnesses (see `witnesses`): their
-   squares have to be autograd's own. Whatever disagrees takes the general path, for this part already.
+   gradients have to be autograd's own. Whatever disagrees takes the general path, for this part already.
 4. Later parts with the same graph lie alike as far as the graph knows. Where positions are folded into the samples'
    dimension, or a parameter has several uses, one sample of each is a witness all the same; and where a parameter had
    no gradient in its first witnesses, three are, until it has one.

@@ -151,8 +151,8 @@ class Permuted(nn.Module):
         return x.permute(self.order)
 
 
-def test_a_wrong_layout_is_found_by_its_squares():
-    """Whatever a plan says: squares decide, and for the very batch that shows it."""
+def test_a_wrong_layout_is_found_by_its_witnesses():
+    """Whatever a plan says: witnesses decide, and for the very batch that shows it."""
     network, batches = cases.misleading("frames first, reads all", (6, 6))
     truth = reference.diagonal_fisher(network, batches)
     fisher = DiagonalFisher(network)
