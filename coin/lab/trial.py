@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from coin import metrics
+from coin.batch import Batch, Plain
 from coin.codes.code import Code
 from coin.decoders import Decoder, Fitted
 from coin.decoding import decode
@@ -27,7 +28,7 @@ from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.recipes import Recipe, lasts
 from coin.problem.tuning import Tuned, Tuner
-from coin.training.data.images import ImageData
+from coin.training.data.sets import Data
 from coin.training.prediction import Asking, Inputs
 from coin.training.samples import Samples
 from coin.training.trainers import MakeTrainer
@@ -86,13 +87,15 @@ class Trial:
             for i, expert in enumerate(self.experts):
                 advance(i, len(self.experts))
                 answers.append(self.coded_answer(coded, tuned, expert.data))
-            self.columns = answers[0].shape[1] if self.decoder.features else own[0][0].shape[1]
+            self.classes = own[0][0].shape[1]
+            self.columns = answers[0].shape[1] if self.decoder.features else self.classes
             scores = self.evaluate(answers, tuned.decoder, own)
         return self.results(tuned, scores), coded.state_dict(), tuned.decoder.tensors()
 
     def coding(self) -> Coding:
         drawn = self.samples
-        digest, base = digest_of(drawn.inputs), digest_of(*self.base.state_dict().values())
+        digest = digest_of(*Batch.of(drawn.inputs).tensors.values())
+        base = digest_of(*self.base.state_dict().values())
 
         def remember(
             kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
@@ -103,12 +106,11 @@ class Trial:
                 own |= {"beta": list(self.beta), "base": base}
             return self.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
-        def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
-            return self.asking.fisher(network, Inputs(torch.cat(list(batches))), directions)
+        def compute_fisher(network: nn.Module, batches: Sequence[Plain], directions: Directions) -> Parameters:
+            return self.asking.fisher(network, Inputs(Batch.joined(batches)), directions)
 
-        def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
-            inputs = Inputs(torch.cat(list(batches)))
-            return self.asking.outputs(network, inputs, len(batches[0]))
+        def compute_outputs(network: nn.Module, batches: Sequence[Plain]) -> Tensor:
+            return self.asking.outputs(network, Inputs(Batch.joined(batches)), len(Batch.of(batches[0])))
 
         networks = [e.network for e in self.experts]
         coding = Coding(
@@ -178,17 +180,17 @@ class Trial:
                 found[i].append(self.answer(other, expert.data))
         return found
 
-    def answer(self, expert: Expert, data: ImageData) -> Tensor:
+    def answer(self, expert: Expert, data: Data) -> Tensor:
         recipe = {"test": data.recipe()}
         found = self.remember("outputs", [expert], recipe, lambda: {"outputs": self.predict(expert.network, data)})
         return found["outputs"].to(self.device)
 
-    def predict(self, network: nn.Module, data: ImageData) -> Tensor:
+    def predict(self, network: nn.Module, data: Data) -> Tensor:
         data.setup()
         assert data.test_set is not None
-        return self.asking.outputs(network, Inputs(data.test_set.images, data.transform))
+        return self.asking.outputs(network, Inputs(data.test_set.inputs, data.transform))
 
-    def coded_answer(self, coded: nn.Module, tuned: Tuned, data: ImageData) -> Tensor:
+    def coded_answer(self, coded: nn.Module, tuned: Tuned, data: Data) -> Tensor:
         """What the coded network's server says of a test set."""
         asked = WithFeatures(coded, required=self.decoder.features)
         recipe = {"coded": digest_of(*tuned.params.values()), "test": data.recipe()}
@@ -202,10 +204,8 @@ class Trial:
             test = expert.data.test_set
             assert test is not None
             chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
-            images, labels = test[chosen]
-            with torch.no_grad():
-                parts = [network(expert.data.transform(part.to(self.device))) for part in images.split(250)]
-            coded = torch.cat(parts).float()
+            raw, labels = test[chosen]
+            coded = self.asking.outputs(network, Inputs(raw, expert.data.transform)).to(self.device)
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
             decoded = decode(coded, others, self.beta, i)
             ndas.append(
@@ -281,8 +281,7 @@ class Trial:
 
     def numbers(self) -> int:
         """How many are sent to decode one answer."""
-        classes = self.experts[0].data.num_classes
-        return self.columns + (0 if self.decoder.alone else classes * (len(self.experts) - 1))
+        return self.columns + (0 if self.decoder.alone else self.classes * (len(self.experts) - 1))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Advance]:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from coin import parameters
+from coin.batch import Batch, Plain
 from coin.decoders import Analytic, Answers, Decoder
 from coin.fisher import Directions, Exact, diagonal_fisher
-from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nda_update
+from coin.metrics import coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
@@ -66,14 +67,14 @@ class Coding:
 
     experts: Sequence[nn.Module]
     beta: Sequence[float]
-    batches: Sequence[Tensor]
+    batches: Sequence[Plain]
     base: nn.Module | None = None
     labels: Tensor | None = None
     owners: Tensor | None = None
     decoder: Decoder = field(default_factory=Analytic)
     remember: Remember = field(default_factory=remembering)
-    compute_fisher: Callable[[nn.Module, Sequence[Tensor], Directions], Parameters] = diagonal_fisher
-    compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
+    compute_fisher: Callable[[nn.Module, Sequence[Plain], Directions], Parameters] = diagonal_fisher
+    compute_outputs: Callable[[nn.Module, Sequence[Plain]], Tensor] | None = None
     advance: Callable[[float, float], None] = lambda done, of: None  # candidates done, and of how many
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     scratch: nn.Module = field(init=False)
@@ -85,13 +86,18 @@ class Coding:
         if self.base is not None:
             parameters.check_origin(self.base, self.experts[0])
         self.scratch = parameters.copy_of(self.experts[0])
-        self.batches = [batch.to(self.device) for batch in self.batches]
+        self.batches = [Batch.of(batch).map(lambda tensor: tensor.to(self.device)).plain for batch in self.batches]
         self.labels = None if self.labels is None else self.labels.to(self.device)
         self.owners = None if self.owners is None else self.owners.to(self.device)
 
     @property
     def device(self) -> torch.device:
         return next(self.experts[0].parameters()).device
+
+    @property
+    def samples(self) -> Batch:
+        """All P of them."""
+        return Batch.joined(self.batches)
 
     def kept(
         self, kind: str, experts: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
@@ -144,7 +150,7 @@ class Coding:
     def run(self, network: nn.Module) -> Tensor:
         if self.compute_outputs:
             return self.compute_outputs(network, self.batches).to(self.device)
-        return torch.cat([check_outputs(network(batch), len(batch)) for batch in self.batches])
+        return torch.cat([Batch.of(batch).ask(network) for batch in self.batches])
 
     def network(self, params: Parameters) -> nn.Module:
         """The network with these parameters; valid until the next call, for it is one scratch network."""
@@ -191,7 +197,6 @@ class Coding:
 
     def part(self, rows: Tensor) -> "Coding":
         """The same problem with these samples only."""
-        inputs = torch.cat(list(self.batches))[rows]
         settings = {"rows": hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]}
 
         def remember(kind: str, experts: Sequence[int], own: Recipe, compute: Callable[[], Parameters]) -> Parameters:
@@ -201,7 +206,7 @@ class Coding:
 
         return replace(
             self,
-            batches=inputs.split(100),
+            batches=[part.plain for part in self.samples[rows].split(100)],
             labels=None if self.labels is None else self.labels[rows],
             owners=None if self.owners is None else self.owners[rows],
             remember=remember,
@@ -228,14 +233,8 @@ def check_beta(beta: Sequence[float] | None, experts: int) -> tuple[float, ...]:
     return values
 
 
-def as_batches(batches: Iterable[Tensor]) -> list[Tensor]:
-    found = list(batches)
+def as_batches(batches: Iterable[Any]) -> list[Plain]:
+    found = [Batch.of(batch).plain for batch in batches]
     if not found:
         raise ValueError("there are no batches of samples to code with; pass at least one batch of inputs")
-    for batch in found:
-        if not isinstance(batch, Tensor):
-            raise ValueError(
-                f"a batch is {type(batch).__name__}, expected a tensor of inputs; "
-                "leave the labels out: (x for x, _ in loader)"
-            )
     return found

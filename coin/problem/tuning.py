@@ -91,7 +91,7 @@ class Tuner:
 
     def parts(self, code: Code, coding: Coding) -> Iterator[tuple[Coding, Coding]]:
         """For every fold, the problem without it and that of it alone; one at a time, with all that a code prepares."""
-        count, folds = sum(map(len, coding.batches)), self.folds_for(code)
+        count, folds = len(coding.samples), self.folds_for(code)
         self.check(code, count, len(coding.experts))
         fold = torch.arange(count) % folds
         for k in range(folds):

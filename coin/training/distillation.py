@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from coin import parameters
+from coin.batch import Batch, Plain
 from coin.codes.code import Code
 from coin.decoders import Analytic
 from coin.parameters import Parameters, weighted_sum
@@ -23,7 +24,7 @@ from coin.problem.digests import digest_of
 from coin.problem.recipes import Recipe
 from coin.problem.tuning import Tuner
 from coin.training.batch_norm import batch_norms
-from coin.training.data.images import Batch, Batches, Images
+from coin.training.data.sets import Batches, Examples, Labelled
 from coin.training.trainers import Trainers
 
 Point = dict[str, float]  # what is told of an epoch
@@ -105,7 +106,7 @@ class Distillation(Code):
 
     def unseen_losses(self, coding: Coding, start: Parameters) -> list[list[float]]:
         """For every fold, its coding loss at the start and after every epoch of training without it."""
-        count = sum(map(len, coding.batches))
+        count = len(coding.samples)
         self.check(count)
         fold = torch.arange(count) % self.folds
         losses = []
@@ -131,7 +132,7 @@ class Distillation(Code):
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
         module = Student(student, self.learning_rate, self.weight_decay, scores)
-        data = StudentData(torch.cat(list(coding.batches)), target, self.batch_size, self.seed)
+        data = StudentData(coding.samples.plain, target, self.batch_size, self.seed)
         make = self.trainer or default_trainer
         trainer = make(max_epochs=epochs, max_steps=-1, logger=False, enable_checkpointing=False)
         module.train()
@@ -159,11 +160,11 @@ HISTORY = ("train_nda", "coding_loss", "test_nda", "unseen_loss")  # what may be
 class StudentData(L.LightningDataModule):
     """The P samples and what a student shall say of them; each rank gets its slice of every batch."""
 
-    def __init__(self, inputs: Tensor, target: Tensor, batch_size: int, seed: int):
+    def __init__(self, inputs: Plain, target: Tensor, batch_size: int, seed: int):
         super().__init__()
-        self.samples, self.batch_size, self.seed = Images(inputs, target), batch_size, seed
+        self.samples, self.batch_size, self.seed = Examples(inputs, target), batch_size, seed
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> DataLoader[Labelled]:
         assert self.trainer is not None
         rank, ranks = self.trainer.global_rank, self.trainer.world_size
         batches = Batches(len(self.samples), self.batch_size, self.seed, rank, ranks)
@@ -184,15 +185,15 @@ class Student(L.LightningModule):
             module.eval()
         return self
 
-    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+    def training_step(self, batch: Labelled, batch_idx: int) -> Tensor:
         inputs, target = batch
-        errors: Tensor = (self.network(inputs) - target).square().sum(1)
+        errors: Tensor = (Batch.of(inputs).ask(self.network) - target).square().sum(1)
         loss = errors.mean() if len(errors) else errors.sum()  # a rank may have no sample of a small last batch
         if self.trainer.world_size > 1:
             # DDP averages over ranks, the batch's mean is over samples
             count = torch.as_tensor(self.all_gather(torch.tensor(float(len(errors)), device=self.device))).sum()
             loss = errors.sum() * self.trainer.world_size / count
-        self.log("distillation/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(inputs))
+        self.log("distillation/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(target))
         return loss
 
     def on_train_epoch_end(self) -> None:

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coin.training.data.images import ImageData
+from coin.batch import Batch, Plain
+from coin.training.data.sets import Data
 
 
 @dataclass
 class Samples:
-    inputs: Tensor  # (P, 3, height, width), prepared
+    inputs: Plain  # prepared: images (P, 3, height, width), or token numbers and their mask, (P, tokens)
     labels: Tensor  # (P,)
     owners: Tensor  # (P,): the expert each was drawn for
 
     def to(self, device: torch.device) -> "Samples":
-        return Samples(self.inputs.to(device), self.labels.to(device), self.owners.to(device))
+        inputs = Batch.of(self.inputs).map(lambda tensor: tensor.to(device)).plain
+        return Samples(inputs, self.labels.to(device), self.owners.to(device))
 
-    def batches(self, size: int = 100) -> list[Tensor]:
-        return list(self.inputs.split(size))
+    def batches(self, size: int = 100) -> list[Plain]:
+        return [part.plain for part in Batch.of(self.inputs).split(size)]
 
 
-def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
+def draw(data: Sequence[Data], samples: int, seed: int) -> Samples:
     """The draw depends on the seed and the data set, not on the order of the experts."""
     if not isinstance(samples, int) or isinstance(samples, bool):
         raise ValueError(f"samples={samples}: must be a whole number, the P samples of all experts together")
@@ -31,9 +33,9 @@ def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
         raise ValueError(f"seed={seed}: must be a whole number")
     if samples < len(data):
         raise ValueError(f"samples={samples}: {len(data)} experts need at least one sample each")
-    sizes = {d.image_size for d in data}
-    if len(sizes) > 1:
-        raise ValueError(f"the experts' images have sizes {sorted(sizes)}; all experts must answer the same queries")
+    queries = sorted({d.queries for d in data})
+    if len(queries) > 1:
+        raise ValueError(f"the experts read {' and '.join(queries)}; all experts must answer the same queries")
     shares = [samples // len(data) + (i < samples % len(data)) for i in range(len(data))]
     inputs, labels, owners = [], [], []
     seen: dict[str, int] = {}
@@ -42,17 +44,16 @@ def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
         assert d.train_set is not None
         if share > len(d.train_set):
             raise ValueError(
-                f"samples={samples}: {share} from {d.name} ({d.split}), which has {len(d.train_set)} training images; "
-                f"at most {len(data) * min(len(e.train_set) for e in data if e.train_set)} in all"
+                f"samples={samples}: {share} from {d.name} ({d.split}), which has {len(d.train_set)} training "
+                f"{d.unit}; at most {len(data) * min(len(e.train_set) for e in data if e.train_set)} in all"
             )
         source = f"{seed}/{d.name}/{d.split}"
         seen[source] = seen.get(source, -1) + 1  # experts of one data set get different samples
         digest = hashlib.sha256(f"{source}/{seen[source]}".encode()).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
         chosen = torch.randperm(len(d.train_set), generator=generator)[:share]
-        images, targets = d.train_set[chosen]
-        inputs.append(d.transform(images))
+        raw, targets = d.train_set[chosen]
+        inputs.append(Batch.of(d.transform(raw)))
         labels.append(targets)
         owners.append(torch.full((share,), i))
-    prepared = torch.cat(inputs).contiguous(memory_format=torch.channels_last)
-    return Samples(prepared, torch.cat(labels), torch.cat(owners))
+    return Samples(Batch.joined(inputs).plain, torch.cat(labels), torch.cat(owners))
