@@ -14,8 +14,8 @@ LABEL, TEXT = ("label", "category", "class"), ("text", "sentence")  # what colum
 
 class TextFile(TextData):
     """Sentences of two files, `train` and `test`, which may lie below `root`. Those that end in .csv have a header with
-    `label` and `text`, those in .jsonl an object with them a line; any other is `label<TAB>text`. Classes are the labels
-    of `train`, in order: of numbers, or of the alphabet.
+    `label` and `text`, those in .jsonl an object with them a line; any other is `label<TAB>text`. Classes are the
+    labels of `train`, in order: of numbers, or of the alphabet.
     """
 
     name = "text_file"
