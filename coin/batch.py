@@ -5,16 +5,18 @@ whose tensors are passed as keywords (`input_ids`, `attention_mask`), labels lef
 tensor, (samples, outputs), or with an object that has it as `.logits`.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from coin.metrics import check_outputs
 
 LABELS = {"label", "labels", "label_ids", "target", "targets"}
 UNNAMED = ""  # the keyword of a tensor that is passed without one
+Plain = Tensor | dict[str, Tensor]  # a batch as its owner holds it
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +45,25 @@ class Batch:
             raise ValueError(f"a batch has {shapes or 'no inputs'}; all its tensors must be of the same samples, first")
         return cls(tensors)
 
+    @classmethod
+    def joined(cls, given: Iterable[Any]) -> "Batch":
+        """All samples of several batches in one; where they have an `attention_mask`, padded to the longest."""
+        batches = [cls.of(batch) for batch in given]
+        longest = max(batch.tokens for batch in batches)
+        padded = [batch.padded(longest).tensors for batch in batches]
+        try:
+            return cls({name: torch.cat([tensors[name] for tensors in padded]) for name in padded[0]})
+        except (RuntimeError, KeyError) as error:
+            shapes = sorted({str({name or "inputs": tuple(t.shape[1:]) for name, t in b.items()}) for b in padded})
+            raise ValueError(
+                f"batches have samples of {' and of '.join(shapes)}; all must have the same tensors in one shape, "
+                "or an attention_mask that says what is padding"
+            ) from error
+
     def __len__(self) -> int:
         return len(next(iter(self.tensors.values())))
 
-    def __getitem__(self, samples: slice | list[int]) -> "Batch":
+    def __getitem__(self, samples: slice | list[int] | Tensor) -> "Batch":
         return self.map(lambda tensor: tensor[samples])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -56,6 +73,45 @@ class Batch:
         """Of about equal size, at most so many samples each."""
         size = -(-len(self) // -(-len(self) // most))
         return (self[start : start + size] for start in range(0, len(self), size))
+
+    def split(self, size: int) -> list["Batch"]:
+        """So many samples each, but for the last, none padded more than its longest needs."""
+        return [self[start : start + size].trimmed() for start in range(0, len(self), size)]
+
+    @property
+    def mask(self) -> Tensor | None:
+        """(samples, tokens): which are no padding; None where nothing is said of it."""
+        mask = self.tensors.get("attention_mask")
+        return mask != 0 if mask is not None and mask.ndim == 2 else None
+
+    @property
+    def tokens(self) -> int:
+        return 0 if self.mask is None else self.mask.shape[1]
+
+    def trimmed(self) -> "Batch":
+        """Without the tokens at the end that are padding in all samples."""
+        if self.mask is None or not self.mask.any():
+            return self
+        last = int(self.mask.any(0).nonzero().max()) + 1
+        return self.map(lambda tensor: tensor[:, :last] if tensor.shape[1:2] == (self.tokens,) else tensor)
+
+    def padded(self, longest: int) -> "Batch":
+        """With so many tokens; those that are added are zeros, which the mask says are padding."""
+        more = longest - self.tokens
+        if self.mask is None or not more:
+            return self
+
+        def pad(tensor: Tensor) -> Tensor:
+            if tensor.shape[1:2] != (self.tokens,):
+                return tensor
+            return torch.cat([tensor, tensor.new_zeros(len(tensor), more, *tensor.shape[2:])], 1)
+
+        return self.map(pad)
+
+    @property
+    def plain(self) -> Plain:
+        """The tensor itself, or a dictionary of several."""
+        return self.tensors[UNNAMED] if UNNAMED in self.tensors else dict(self.tensors)
 
     @property
     def kind(self) -> Hashable:

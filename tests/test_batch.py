@@ -66,3 +66,31 @@ def test_answers_that_are_no_outputs_are_refused():
         Batch.of(torch.zeros(2, 3)).ask(lambda x: SimpleNamespace(hidden=x))
     with pytest.raises(ValueError, match=r"returns \(2, 3, 1\) for 2 samples"):
         Batch.of({"tokens": torch.zeros(2, 3, 1)}).ask(Keyed())
+
+
+def masked(ids, mask):
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask), "weight": torch.ones(len(ids))}
+
+
+def test_batches_of_other_lengths_are_joined_by_padding_and_parts_lose_it_again():
+    long, short = masked([[1, 2, 3]], [[1, 1, 1]]), masked([[4, 5], [6, 0]], [[1, 1], [1, 0]])
+    whole = Batch.joined([short, (long, "label")])
+    assert whole.tensors["input_ids"].tolist() == [[4, 5, 0], [6, 0, 0], [1, 2, 3]]
+    assert whole.mask.tolist() == [[True, True, False], [True, False, False], [True] * 3]
+    assert [part.tensors["input_ids"].tolist() for part in whole.split(2)] == [[[4, 5], [6, 0]], [[1, 2, 3]]]
+    assert whole[[1]].trimmed().tensors["weight"].shape == (1,)
+    left = Batch.of(masked([[0, 7]], [[0, 1]]))
+    assert left.trimmed().tensors["input_ids"].tolist() == [[0, 7]]  # who pads in front has the end in use
+
+
+def test_a_plain_batch_is_what_was_given():
+    x = torch.randn(3, 2)
+    assert Batch.of(x).plain is x and Batch.of((x, 1)).plain is x and Batch.of(x).trimmed().plain is x
+    assert Batch.of({"a": x, "labels": x}).plain == {"a": x}
+
+
+def test_batches_that_do_not_go_together_are_refused():
+    for others in ([torch.ones(2, 3), torch.ones(2, 4)], [{"a": torch.ones(2, 3)}, {"a": torch.ones(2, 4)}],
+                   [{"a": torch.ones(2)}, {"b": torch.ones(2)}]):  # fmt: skip
+        with pytest.raises(ValueError, match="all must have the same tensors in one shape, or an attention_mask"):
+            Batch.joined(others)

@@ -108,8 +108,8 @@ class Experiment:
         if self.drawn:
             problems.attempt(self.code.check, len(self.drawn.labels))
             problems.attempt(self.tuning.check, self.code, len(self.drawn.labels), count)
-        if len({d.num_classes for d in data}) > 1:
-            problems.add("experts that are coded together have the same classes; these have different numbers of them")
+        for d in data:
+            problems.attempt(self.model.check, d)
         if not (isinstance(self.stretch, int | float) and math.isfinite(self.stretch)):
             problems.add(f"stretch={self.stretch}: must be a number; 1 leaves the experts as they are")
         for name, source in self.experts.items():
@@ -161,14 +161,15 @@ class Experiment:
 
     @property
     def classes(self) -> int:
-        return next(iter(self.experts.values())).data.num_classes
+        """K: heads have as many outputs as the expert with the most classes needs."""
+        return max(source.data.num_classes for source in self.experts.values())
 
     def facts(self, experts: Sequence[Expert], results: Results) -> dict[str, Any]:
         """What stands in coded.safetensors beside the tensors."""
         told = ("experiment", "code", "decoder", "samples", "seed", "hyperparameters")
         return {
             "model": self.model.facts(),
-            "num_classes": experts[0].data.num_classes,
+            "num_classes": self.classes,
             "experts": [
                 {
                     "name": expert.name,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from coin import metrics
+from coin.batch import Batch, Plain
 from coin.codes.code import Code
 from coin.decoders import Answers, Decoder, Fitted
 from coin.decoding import decode
@@ -22,9 +23,9 @@ from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.recipes import Recipe
-from coin.problem.training_images import TrainingImages
+from coin.problem.training_set import TrainingSet
 from coin.problem.tuning import Tuned, Tuner
-from coin.training.data.images import ImageData
+from coin.training.data.sets import Data
 from coin.training.prediction import Asking, Inputs
 from coin.training.samples import Queries, Samples
 from coin.training.trainers import MakeTrainer
@@ -91,7 +92,8 @@ class Trial:
 
     def coding(self) -> Coding:
         drawn = self.samples
-        digest, base = digest_of(drawn.inputs), digest_of(*self.base.state_dict().values())
+        digest = digest_of(*Batch.of(drawn.inputs).tensors.values())
+        base = digest_of(*self.base.state_dict().values())
 
         def remember(
             kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
@@ -102,12 +104,11 @@ class Trial:
                 own = {**own, "base": base}
             return self.ledger.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
-        def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
-            return self.asking.fisher(network, Inputs(torch.cat(list(batches))), directions)
+        def compute_fisher(network: nn.Module, batches: Sequence[Plain], directions: Directions) -> Parameters:
+            return self.asking.fisher(network, Inputs(Batch.joined(batches)), directions)
 
-        def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
-            inputs = Inputs(torch.cat(list(batches)))
-            return self.asking.outputs(network, inputs, len(batches[0]))
+        def compute_outputs(network: nn.Module, batches: Sequence[Plain]) -> Tensor:
+            return self.asking.outputs(network, Inputs(Batch.joined(batches)), len(Batch.of(batches[0])))
 
         return Coding(
             [e.network for e in self.experts],
@@ -121,16 +122,16 @@ class Trial:
             compute_fisher=compute_fisher,
             compute_outputs=compute_outputs,
             test_score=self.quick_score,
-            training_images=self.training_images,
+            training_sets=self.training_sets,
             generator=self.generator,
         )
 
-    def training_images(self) -> list[TrainingImages]:
+    def training_sets(self) -> list[TrainingSet]:
         found = []
         for data in (expert.data for expert in self.experts):
             recipe = data.recipe()  # which reads the images first
             assert data.train_set is not None
-            found.append(TrainingImages(data.train_set.images, data.transform, recipe))
+            found.append(TrainingSet(data.train_set.inputs, data.transform, recipe))
         return found
 
     def test_outputs(self, advance: Advance = ignore) -> list[list[Tensor]]:
@@ -162,7 +163,7 @@ class Trial:
                 found[i][r] = self.coded_answer(coded, digest, expert.data)
         return found
 
-    def coded_answer(self, coded: nn.Module, digest: str, data: ImageData) -> Tensor:
+    def coded_answer(self, coded: nn.Module, digest: str, data: Data) -> Tensor:
         found = self.ledger.remember(
             "answers",
             self.experts,
@@ -185,9 +186,9 @@ class Trial:
 
     def calibrated(self, coding: Coding, tuned: Tuned) -> Fitted:
         """The decoder, fitted on what all networks say of the queries."""
-        inputs = [Inputs(q.images, e.data.transform) for q, e in zip(self.queries, self.experts, strict=True)]
+        inputs = [Inputs(q.inputs, e.data.transform) for q, e in zip(self.queries, self.experts, strict=True)]
         recipes = [
-            {"queries": digest_of(q.images), "of": e.data.recipe()}
+            {"queries": digest_of(*Batch.of(q.inputs).tensors.values()), "of": e.data.recipe()}
             for q, e in zip(self.queries, self.experts, strict=True)
         ]
         experts = {
@@ -208,10 +209,8 @@ class Trial:
             test = expert.data.test_set
             assert test is not None
             chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
-            images, labels = test[chosen]
-            with torch.no_grad():
-                parts = [network(expert.data.transform(part.to(self.device))) for part in images.split(250)]
-            coded = torch.cat(parts).float()
+            raw, labels = test[chosen]
+            coded = self.asking.outputs(network, Inputs(raw, expert.data.transform)).to(self.device)
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
             decoded = decode(coded, others, self.generator[0], i)
             ndas.append(
@@ -227,7 +226,7 @@ class Trial:
         found = {
             "seed": self.seed,
             "samples": len(self.samples.labels),
-            "calibration": len(self.queries[0].images) if self.queries else 0,
+            "calibration": len(Batch.of(self.queries[0].inputs)) if self.queries else 0,
             "beta": list(self.generator[0]),
             "generator": [list(row) for row in self.generator],
             "hyperparameters": {**tuned.hyperparameters, **self.code.chosen},
@@ -270,10 +269,10 @@ class Trial:
         return columns * len(test.coded) + (0 if self.decoder.alone else classes * (len(self.experts) - 1))
 
 
-def test_inputs(data: ImageData) -> Inputs:
+def test_inputs(data: Data) -> Inputs:
     data.setup()
     assert data.test_set is not None
-    return Inputs(data.test_set.images, data.transform)
+    return Inputs(data.test_set.inputs, data.transform)
 
 
 def distance(params: Parameters, others: Parameters) -> float:

@@ -93,7 +93,7 @@ class Tuner:
     def parts(self, code: Code, coding: Coding) -> Iterator[tuple[Coding, Coding]]:
         """For every fold that judges, the problem without it and that of it alone; with all that is prepared, one at a
         time."""
-        count, folds = sum(map(len, coding.batches)), self.folds_for(code)
+        count, folds = len(coding.samples), self.folds_for(code)
         self.check(code, count, len(coding.experts))
         fold = torch.arange(count) % folds
         for k in range(self.judges_for(code)):

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
+from coin.batch import Batch, Plain
 from coin.training.batch_norm import batch_norms, freeze_batch_norm
-from coin.training.data.images import Batch
+from coin.training.data.sets import Labelled
 
 
 @dataclass
@@ -33,10 +34,9 @@ class FineTuning:
 class ExpertModule(L.LightningModule):
     """Fine-tunes `network`; its BatchNorm layers, affine and statistics, stay as they are bit by bit."""
 
-    def __init__(self, network: nn.Module, num_classes: int, learning_rate: float = 1e-5, weight_decay: float = 0.1):
+    def __init__(self, network: nn.Module, num_classes: int, finetune: FineTuning):
         super().__init__()
-        self.network = freeze_batch_norm(network)
-        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.network, self.finetune = freeze_batch_norm(network), finetune
         self.accuracy = MulticlassAccuracy(num_classes, average="micro")
 
     def train(self, mode: bool = True) -> "ExpertModule":
@@ -45,13 +45,16 @@ class ExpertModule(L.LightningModule):
             module.eval()  # running statistics are neither used up to date nor updated
         return self
 
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.network(x)
-        return outputs
+    def forward(self, inputs: Plain) -> Tensor:
+        return Batch.of(inputs).ask(self.network)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        images, labels = batch
-        outputs = self(images)
+    def on_train_batch_start(self, batch: Labelled, batch_idx: int) -> None:
+        """What dropout draws depends on the batch's number alone, so a killed training goes on as it would have."""
+        torch.manual_seed((self.finetune.seed * 100_003 + self.current_epoch) * 1_000_003 + batch_idx)
+
+    def training_step(self, batch: Labelled, batch_idx: int) -> Tensor:
+        inputs, labels = batch
+        outputs = self(inputs)
         loss = (
             F.cross_entropy(outputs, labels) if len(labels) else outputs.sum()
         )  # a rank may have none of a last batch
@@ -62,12 +65,12 @@ class ExpertModule(L.LightningModule):
         self.log("train/loss", loss, prog_bar=True, batch_size=max(len(labels), 1))
         return loss
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        images, labels = batch
+    def validation_step(self, batch: Labelled, batch_idx: int) -> None:
+        inputs, labels = batch
         if len(labels):  # of a small last batch, some ranks have none
-            self.accuracy.update(self(images), labels)
+            self.accuracy.update(self(inputs), labels)
         self.log("test/accuracy", self.accuracy, on_epoch=True, prog_bar=True, batch_size=max(len(labels), 1))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]
-        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(params, lr=self.finetune.learning_rate, weight_decay=self.finetune.weight_decay)

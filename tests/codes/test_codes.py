@@ -125,8 +125,11 @@ def test_encode_for_people_with_their_own_networks():
         coin.encode(found, [])
     with pytest.raises(ValueError, match="no experts"):
         coin.encode([], [inputs])
-    with pytest.raises(ValueError, match="leave the labels out"):
-        coin.encode(found, [(inputs, inputs)])
+    with pytest.raises(ValueError, match="a batch is str, expected a tensor of inputs"):
+        coin.encode(found, ["inputs"])
+    labelled = coin.encode(found, [(inputs, "labels")], beta)
+    for name, value in parameters.trainable(labelled).items():
+        torch.testing.assert_close(value, truth[name])
 
 
 ALL = [

@@ -48,7 +48,7 @@ def test_batch_norm_stays_bit_identical_to_the_base(tmp_path):
 
 
 def test_train_mode_leaves_batch_norm_in_eval_mode():
-    module = ExpertModule(Small(weights="none").build(10), 10).train()
+    module = ExpertModule(Small(weights="none").build(10), 10, FineTuning(1)).train()
     assert module.network.training and not any(m.training for m in batch_norms(module.network))
     trained = {id(p) for group in module.configure_optimizers().param_groups for p in group["params"]}
     assert not any(id(p) in trained for m in batch_norms(module.network) for p in m.parameters())

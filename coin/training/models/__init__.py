@@ -8,11 +8,14 @@ from coin.training.models.foundation import (
     network_of,
     read_state_dict,
 )
+from coin.training.models.sentences import HfText, SentenceClassifier
 from coin.training.models.small_resnet import SmallResNet
 
 __all__ = [
+    "HfText",
     "Model",
     "ResNet",
+    "SentenceClassifier",
     "Small",
     "SmallResNet",
     "model_of",
