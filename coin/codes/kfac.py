@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from coin.batch import Batch
 from coin.codes.layers import Layer, gram_of, made_of, own_layers, watched
 from coin.codes.weighted import FisherCode, fisher_average, mean_of
 from coin.fisher import Directions, Exact
@@ -101,7 +102,7 @@ def kronecker_factors(
             if not made:
                 continue  # no layer has a weight of its own
             weight = directions.weight(outputs.shape[1])
-            for direction in directions.of(batch, outputs):
+            for direction in directions.of(Batch.of(batch), outputs):
                 grads = torch.autograd.grad(outputs, made, direction, retain_graph=True, allow_unused=True)
                 for (name, layer, _), grad in zip(seen, grads, strict=True):
                     if grad is not None:

@@ -7,7 +7,7 @@ A plan holds for one graph: the same operations, shapes and settings (`Graph.dig
 2. Where that leaves several layouts possible, tags (see `layout`) decide, on a few samples of the part. Where rows are
    moved by indices, or grow otherwise than in those two, they are read off the whole part instead.
 3. While the part is treated, three of its samples, as different as there are, are witnesses (see `witnesses`): their
-   squares have to be autograd's own. Whatever disagrees takes the general path, for this part already.
+   gradients have to be autograd's own. Whatever disagrees takes the general path, for this part already.
 4. Later parts with the same graph lie alike as far as the graph knows. Where positions are folded into the samples'
    dimension, or a parameter has several uses, one sample of each is a witness all the same; and where a parameter had
    no gradient in its first witnesses, three are, until it has one.
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch
 from coin.fisher.accumulators import bytes_for
 from coin.fisher.directions import Directions
 from coin.fisher.graph import Graph, Use, read_graph
@@ -27,7 +28,6 @@ from coin.fisher.norms import FrozenBatchNorm
 from coin.fisher.rules import Rule, rules_for
 from coin.fisher.signals import gradients_at
 from coin.fisher.witnesses import WITNESSES, spread
-from coin.metrics import check_outputs
 
 Options = dict[str, list[set[Layout]]]  # for each use of each parameter, the layouts that are possible
 
@@ -40,7 +40,7 @@ class Plan:
     folded: bool = False  # whether rows of one sample are added up, so that it matters which are
     seen: dict[str, int] = field(default_factory=dict)  # how many witnesses each parameter had
 
-    def witnesses(self, inputs: Tensor, part: int) -> list[int]:
+    def witnesses(self, inputs: Batch, part: int) -> list[int]:
         """The samples of this part, the so many'th, to compare with autograd."""
         if not self.layouts:
             return []
@@ -70,16 +70,16 @@ class Growth:
         return [Size(shape, self.samples) for shape in shapes] if len(shapes) == len(uses) else [None] * len(uses)
 
 
-def outputs_of(network: nn.Module, inputs: Tensor) -> Tensor:
-    """(samples, outputs), and a clear word for what is not."""
+def outputs_of(network: nn.Module, inputs: Batch) -> Tensor:
+    """(samples, outputs), with the graph that leads to them."""
     with FrozenBatchNorm():
-        outputs = check_outputs(network(inputs), len(inputs))
+        outputs = inputs.ask(network)
     if outputs.grad_fn is None:
         raise ValueError("the network's outputs depend on no parameter that requires gradients")
     return outputs
 
 
-def measure_growth(network: nn.Module, params: Mapping[str, Tensor], batch: Tensor, directions: Directions) -> Growth:
+def measure_growth(network: nn.Module, params: Mapping[str, Tensor], batch: Batch, directions: Directions) -> Growth:
     samples = some_of(batch, 2)
     outputs = outputs_of(network, samples)
     count, needed = directions.count(outputs.shape[1]), 0
@@ -92,16 +92,16 @@ def measure_growth(network: nn.Module, params: Mapping[str, Tensor], batch: Tens
     return Growth(len(samples), shapes, max(1, needed // len(samples)))
 
 
-def some_of(batch: Tensor, wanted: int) -> Tensor:
+def some_of(batch: Batch, wanted: int) -> Batch:
     """So many samples from all over the batch, some repeatedly if it has not as many."""
-    places = torch.arange(wanted) * (len(batch) - 1) // (wanted - 1) if len(batch) > wanted else torch.arange(wanted)
-    return batch[(places % len(batch)).to(batch.device)]
+    last = len(batch) - 1
+    return batch[[place * last // (wanted - 1) if last >= wanted else place % (last + 1) for place in range(wanted)]]
 
 
 class Planner:
     """Makes the plan of one part, of which the graph is at hand."""
 
-    def __init__(self, network: nn.Module, params: Mapping[str, Tensor], inputs: Tensor, growth: Growth):
+    def __init__(self, network: nn.Module, params: Mapping[str, Tensor], inputs: Batch, growth: Growth):
         self.network, self.params, self.inputs, self.growth = network, params, inputs, growth
 
     def plan(self, outputs: Tensor, graph: Graph) -> Plan:

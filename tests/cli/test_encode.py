@@ -189,6 +189,17 @@ BAD = {
     "experts.split1=null": "such as experts.split1.path=PATH",
     "experts.split1.data=5": "experts.split1.data=5: has settings of its own",
     "fisher=probes fisher.probes=0": "at least 1",
+    "coded=2": "must be less than the 2 experts",
+    "splits=3 generator=[[0.5,0.5,0.0]]": "every weight must be positive",
+    "splits=3 generator=[[0.5,0.7,-0.2]]": "every weight must be positive",
+    "splits=3 generator=[[0.5,0.5]]": "2 weights for 3 experts",
+    "splits=3 coded=2 generator=[[0.5,0.3,0.2]]": "generator has 1 rows",
+    "splits=3 generator=[[0.2,0.3,0.5],[0.2,0.3,0.5]]": "do not tell them apart",
+    "calibration=5000": "give at most as many",
+    "calibration=300 traffic=true": "half of the test images",
+    "calibration=-1": "0 for none",
+    "traffic=true": "give their number",
+    "decoder=alone decoder.copies=-1": "0 for none",
 }
 
 
