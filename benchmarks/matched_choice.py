@@ -18,10 +18,9 @@ from torch import nn
 
 from benchmarks.error_parts import experts_of
 from coin.codes import Matched
-from coin.decoders import Answers, Ridge
+from coin.decoders import Ridge
 from coin.lab.console import one_line_errors, quiet
 from coin.problem.coding import Coding
-from coin.problem.features import WithFeatures
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.samples import Samples, draw
 
@@ -58,9 +57,8 @@ def problem(overrides: Sequence[str], held_out: int) -> tuple[Coding, Coding]:
 
 
 def divergence_of(tuned: Tuned, other: Coding) -> float:
-    coded = other.run(WithFeatures(other.network(tuned.params)))
-    answers = Answers(coded, other.outputs(), other.beta, other.owners)
-    decoded = [tuned.decoder.decode(coded, answers.others(i), i) for i in range(len(other.experts))]
+    answers = other.answers(other.asked(tuned.params))
+    decoded = [tuned.decoder.decode(answers.arrived, answers.others(i), i) for i in range(len(other.experts))]
     return other.scored(answers, decoded).divergence
 
 

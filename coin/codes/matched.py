@@ -26,8 +26,8 @@ class Matched(Code):
     squared inputs of a sample.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
     samples have positions. A fit looks good to the samples it was made from, so candidates are judged by the first
-    `judges` of `folds` that they have not seen, and fitted for that without copies: choosing costs no more than the fit
-    itself. Where samples and their positions are more than `memory` (in bytes, beside the networks) holds, a layer is
+    `judges` of `folds` that they have not seen, and fitted for that without copies, which is cheaper. Where
+    samples and their positions are more than `memory` (in bytes, beside the networks) holds, a layer is
     fitted to as many, drawn at random, as it does.
     """
 

@@ -407,7 +407,7 @@ def test_candidates_are_compared_by_the_first_fold_alone_and_without_copies(monk
     seen, unseen = next(iter(first))
     for candidate in tuned.candidates[:2]:
         params = draft.encode(seen, scale=candidate["scale"], strength=1.0)
-        score = unseen.score(unseen.answers(params))
+        score = unseen.score(unseen.answers(unseen.asked([params])))
         assert score.divergence == pytest.approx(candidate["divergence"])
 
 
