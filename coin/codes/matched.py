@@ -19,8 +19,8 @@ from coin.problem.coding import Coding, Hyperparameters
 class Matched(Code):
     """Makes every layer answer what it answers in the experts, on average, to what the coded network sends it.
 
-    Layer after layer, in the order they run, parts of attention and LayerNorms too: with z_i its outputs in expert i and
-    z_0 those in θ_0, the weight is fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge
+    Layer after layer, in the order they run, parts of attention and LayerNorms too: with z_i its outputs in expert i
+    and z_0 those in θ_0, the weight is fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge
     regression towards the weight of θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The ridge's `strength` is in units of the
     squared inputs of a sample.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
