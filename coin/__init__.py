@@ -15,9 +15,9 @@ NDA              nda               accuracy of f̂_i over accuracy of f_i, in pe
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from coin import parameters
 from coin.codes import Code, Coin
@@ -37,14 +37,15 @@ DAMPING = 1e-2  # asked for by identity: whoever gives a damping, this one or an
 
 def encode(
     experts: Sequence[nn.Module],
-    batches: Iterable[Tensor],
+    batches: Iterable[Any],
     beta: Sequence[float] | None = None,
     damping: float = DAMPING,
     code: Code | None = None,
     base: nn.Module | None = None,
     decoder: Decoder | None = None,
 ) -> nn.Module:
-    """The coded network of any experts of one architecture, from an iterable of input batches.
+    """The coded network of any experts of one architecture, from an iterable of input batches: tensors, tuples that
+    begin with one, or mappings that are passed as keywords.
 
     β defaults to equal weights and the code to COIN with this damping. Another `code` brings its own hyperparameters
     and has the open ones chosen on the batches, for this `decoder` (by default the paper's formula), by how little the
@@ -67,7 +68,7 @@ def fit_decoder(
     decoder: Decoder,
     coded: nn.Module,
     experts: Sequence[nn.Module],
-    batches: Iterable[Tensor],
+    batches: Iterable[Any],
     beta: Sequence[float] | None = None,
 ) -> Fitted:
     """A decoder fitted, without labels, on what the coded network and the experts answer to these batches.

@@ -10,6 +10,7 @@ from coin.training.models.foundation import (
 )
 from coin.training.models.sentences import HfText, SentenceClassifier
 from coin.training.models.small_resnet import SmallResNet
+from coin.training.models.vision import SmallViT, Timm, Torchvision
 
 __all__ = [
     "HfText",
@@ -18,6 +19,9 @@ __all__ = [
     "SentenceClassifier",
     "Small",
     "SmallResNet",
+    "SmallViT",
+    "Timm",
+    "Torchvision",
     "model_of",
     "network_of",
     "read_state_dict",

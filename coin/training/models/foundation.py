@@ -169,15 +169,19 @@ class ResNet(Model):
         return network
 
     def imagenet(self) -> dict[str, Tensor]:
-        enum = torchvision.models.get_model_weights(f"resnet{self.depth}")
-        try:
-            weights: dict[str, Tensor] = enum.IMAGENET1K_V1.get_state_dict(progress=True, check_hash=True)
-            return weights
-        except OSError as error:
-            raise ValueError(
-                f"model.weights=imagenet: cannot download {enum.IMAGENET1K_V1.url} ({error}); "
-                "give the path of a state dict instead: model.weights=PATH"
-            ) from error
+        return downloaded(torchvision.models.get_model_weights(f"resnet{self.depth}").IMAGENET1K_V1)
+
+
+def downloaded(weights: Any) -> dict[str, Tensor]:
+    """The state dict of torchvision's weights."""
+    try:
+        state: dict[str, Tensor] = weights.get_state_dict(progress=True, check_hash=True)
+        return state
+    except OSError as error:
+        raise ValueError(
+            f"model.weights=imagenet: cannot download {weights.url} ({error}); "
+            "give the path of a state dict instead: model.weights=PATH"
+        ) from error
 
 
 def model_of(facts: Mapping[str, Any]) -> Model:
