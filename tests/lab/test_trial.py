@@ -73,15 +73,15 @@ def test_queries_are_not_among_the_samples_and_traffic_is_not_scored():
     samples, queries = draw(data, 100, seed=0), draw_queries(data, 200, 100, seed=0, traffic=False)
     drawn = {row.numpy().tobytes() for row in samples.inputs}
     for d, found in zip(data, queries, strict=True):
-        assert len(found.images) == 200 and found.scored is None
-        assert not drawn & {row.numpy().tobytes() for row in d.transform(found.images)}
+        assert len(found.inputs) == 200 and found.scored is None
+        assert not drawn & {row.numpy().tobytes() for row in d.transform(found.inputs)}
     for d, found in zip(data, draw_queries(data, 150, 100, seed=0, traffic=True), strict=True):
-        test = d.test_set.images
+        test = d.test_set.inputs
         scored = {row.numpy().tobytes() for row in test[found.scored]}
         assert len(found.scored) == len(test) - len(test) // 2
-        assert len(scored & {row.numpy().tobytes() for row in found.images}) <= 1, "but for images that are there twice"
+        assert len(scored & {row.numpy().tobytes() for row in found.inputs}) <= 1, "but for images that are there twice"
     again = draw_queries(data, 50, 100, seed=0, traffic=False)
-    assert torch.equal(again[0].images, queries[0].images[:50]), "fewer are the first of more"
+    assert torch.equal(again[0].inputs, queries[0].inputs[:50]), "fewer are the first of more"
 
 
 def test_where_patterns_are_many_a_fixed_draw_of_them_is_looked_at():
