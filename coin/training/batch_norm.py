@@ -28,7 +28,7 @@ def batch_norms(network: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 def statistics(network: nn.Module) -> Parameters:
     """The running means and variances, by the names of the network's tensors."""
-    found = {}
+    found: Parameters = {}
     for name, module in network.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is not None:
             prefix = f"{name}." if name else ""
