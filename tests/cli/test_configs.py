@@ -11,10 +11,12 @@ from coin.cli.configs import CONF, arguments, classes_in
 from coin.problem.recipes import recipe_of
 
 GROUPED = sorted(p.relative_to(CONF) for p in CONF.rglob("*.yaml") if p.parent != CONF and "hydra" not in p.parts)
-INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer", "decoder", "tuning")
+INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer", "decoder", "tuning", "serve")
 
 
 def script_for(path: Path) -> str:
+    if path.parts[0] == "serve":
+        return "serve"
     return "train" if path.parts[0] in ("data", "finetune") else "encode"
 
 
