@@ -19,22 +19,22 @@ import torchvision
 
 from coin.codes import Matched
 from coin.codes.lockstep import schedule_for
-from coin.codes.matched import Moved
 from coin.problem.coding import Coding
+from coin.problem.moved import Moved
 
 
 def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # GiB
 
 
-def problem(pixels: int, samples: int) -> Coding:
+def problem(pixels: int, samples: int, count: int = 2) -> Coding:
     torch.manual_seed(0)
     base = torchvision.models.resnet50(num_classes=10).eval().to(memory_format=torch.channels_last)
     for module in base.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.requires_grad_(False)
             module.weight.fill_(0.5)  # a random network's outputs would explode
-    experts = [copy.deepcopy(base) for _ in range(2)]
+    experts = [copy.deepcopy(base) for _ in range(count)]
     for expert in experts:
         for parameter in expert.parameters():
             if parameter.requires_grad:

@@ -3,15 +3,15 @@
 python -m benchmarks.serving measure       service times of a real network, in CPU seconds
 python -m benchmarks.serving delays        what the engine itself takes (1 minute)
 python -m benchmarks.serving simulate      T3: the whole grid in the simulator (half an hour on one core)
-python -m benchmarks.serving engine        T2: some of its cells on Ray Serve, with drawn service times (a cell 2 minutes)
+python -m benchmarks.serving engine        T2: some of its cells on Ray Serve, service times drawn (2 minutes each)
 python -m benchmarks.serving networks      T1: the digits' real networks, a kill second by second
 python -m benchmarks.serving learning      decoding accuracy against pairs seen
 python -m benchmarks.serving hostile       1,000 malformed requests
 python -m benchmarks.serving soak          10 minutes with a kill every 20 seconds
 python -m benchmarks.serving report        tables and figures from what was measured
 
-All but `measure`, `simulate`, `learning` and `report` want a machine with nothing else on it, and a run of `python serve.py` before
-(outputs/serve/digits).
+All but `measure`, `simulate`, `learning` and `report` want a machine with nothing else on it; all but the first and the
+last want what `python serve.py` makes (outputs/serve/digits).
 """
 
 import json
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from coin.lab.coded import load, load_expert
-from coin.serving.cells import Cell, Measured, hardware, names_of
+from coin.serving.cells import Cell, Measured, hardware
 from coin.serving.engine import Service, service
 from coin.serving.faults import Faults, Trace, random_kills
 from coin.serving.policies import CODED, Policy
@@ -48,10 +48,10 @@ PAGE = ROOT / "results" / "serving"
 RUN = ROOT / "outputs" / "serve" / "digits"
 QUIET = Serving(port=0, learning=0.0)
 ROUTED, ENSEMBLES = (False, True)
-SIMULATED = ("none", "replica of one", "spare, all models", "spare, loading", "small backup", "coded, at once", "coded, late",
-             "pairs", "drop the last", "merged alone")  # fmt: skip
-FAULTS = ("no faults", *(f"{p:g} % ×{f}" for p in (0.1, 0.5, 1, 2, 5) for f in (3, 10)), "Pareto 2.5", "one slow for 5 s",
-          "expert killed", "helper killed")  # fmt: skip
+SIMULATED = ("none", "replica of one", "spare, all models", "spare, loading", "small backup", "coded, at once",
+             "coded, late", "pairs", "drop the last", "merged alone")  # fmt: skip
+FAULTS = ("no faults", *(f"{p:g} % ×{f}" for p in (0.1, 0.5, 1, 2, 5) for f in (3, 10)), "Pareto 2.5",
+          "one slow for 5 s", "expert killed", "helper killed")  # fmt: skip
 
 
 def measure() -> None:
@@ -196,7 +196,7 @@ def told_of(found: Sequence[Mapping[str, Any]], skip: int = 200) -> dict[str, An
 
 
 def engine(*wanted: str) -> None:
-    """T2, and the same cell in the simulator, with the same traffic. Appends, so that cells can be run in short pieces."""
+    """T2, and the same cell in the simulator. Appends, so that cells can be run in short pieces."""
     known = with_delays()
     for word in wanted or ("ensemble:none", "ensemble:coded, at once", "routed:none", "routed:coded, late"):
         kind, policy, *rest = word.split(":")
@@ -235,40 +235,35 @@ def networks() -> None:
 
 
 def learning() -> None:
-    """A decoder that starts from the coded network's own answer, and how many it gets right as pairs come in."""
-    from coin.decoders.linear import Correction, FittedLinear
+    """A decoder fitted on eight samples of each expert, and how many it gets right as pairs come in."""
+    from coin.decoders import Alone, Answers
     from coin.serving.learning import Learner
     from coin.serving.router import Answer
 
-    coded = load(RUN)
-    outputs_, labels = every_test_image()
-    decoder = coded.decoder
-    assert isinstance(decoder, FittedLinear)
-    found = []
-    for start in ("fitted", "untouched"):
-        if start == "untouched":
-            decoder.corrections = [
-                Correction(torch.zeros_like(c.weight), torch.zeros_like(c.bias), c.held_out, c.error)
-                for c in load(RUN).decoder.corrections  # type: ignore[attr-defined]
-            ]
-        learner = Learner(coded, 1.0)
-        for number, name in enumerate(coded.experts):
-            own = outputs_[name]
-            order = np.random.default_rng(0).permutation(len(labels[name]))
-            seen, kept = order[: len(order) // 2], order[len(order) // 2 :]
-            for count, i in enumerate([-1, *seen]):
-                if i >= 0:
-                    rows = {name: own[name][i : i + 1]}
-                    learner.saw(own[CODED][i : i + 1], Answer(rows, {name: "exact"}, [name], 0.0))
-                if count % 20 == 0 or count == len(seen):
-                    guess = decoder.decode(torch.from_numpy(own[CODED][kept]), {}, number).numpy().argmax(1)
-                    right = float((guess == labels[name][kept]).mean())
-                    agree = float((guess == own[name][kept].argmax(1)).mean())
-                    found.append(
-                        {"start": start, "expert": name, "pairs": count, "accuracy": right, "agreement": agree}
-                    )
+    coded, (rows, labels), found = load(RUN), every_test_image(), []
+    orders = {name: np.random.default_rng(0).permutation(len(labels[name])) for name in coded.experts}
+    few = {name: orders[name][:8] for name in coded.experts}
+    first = torch.cat([torch.from_numpy(rows[name][CODED][few[name]]) for name in coded.experts])
+    experts = {
+        i: torch.cat([torch.from_numpy(rows[name][other][few[name]]) for name in coded.experts])
+        for i, other in enumerate(coded.experts)
+    }
+    owners = torch.arange(len(coded.experts)).repeat_interleave(8)
+    coded.decoder = Alone().fit(Answers([first], experts, coded.generator, owners))
+    learner = Learner(coded, 1.0)
+    for name in coded.experts:
+        own, order = rows[name], orders[name]
+        seen, kept = order[8 : len(order) // 2], order[len(order) // 2 :]
+        for count, i in enumerate([-1, *seen]):
+            if i >= 0:
+                answer = Answer({name: own[name][i : i + 1]}, {name: "exact"}, [name], 0.0)
+                learner.saw(own[CODED][i : i + 1], answer)
+            if count % 20 == 0 or count == len(seen):
+                guess = learner.decode({CODED: torch.from_numpy(own[CODED][kept])}, name).numpy().argmax(1)
+                right, agree = (float((guess == w).mean()) for w in (labels[name][kept], own[name][kept].argmax(1)))
+                found.append({"expert": name, "pairs": count, "accuracy": right, "agreement": agree})
     keep("learning.jsonl", found)
-    print(*found[:: max(1, len(found) // 12)], sep="\n")
+    print(*found[:: max(1, len(found) // 10)], sep="\n")
 
 
 def every_test_image() -> tuple[dict[str, dict[str, np.ndarray]], dict[str, np.ndarray]]:
@@ -279,7 +274,8 @@ def every_test_image() -> tuple[dict[str, dict[str, np.ndarray]], dict[str, np.n
         for expert in coded.facts["experts"]:
             name = expert["name"]
             ready = prepared(torch.tensor(samples[name]["inputs"]), **expert["preparation"])
-            found[name] = {CODED: coded.network(ready).numpy(), name: load_expert(RUN, name)(ready).numpy()}
+            experts = {other: load_expert(RUN, other)(ready).numpy() for other in coded.experts}
+            found[name] = {CODED: coded.network(ready).numpy(), **experts}
     return found, {name: np.array(samples[name]["labels"]) for name in samples}
 
 
@@ -336,7 +332,7 @@ def malformed(address: str, good: bytes, rng: random.Random, number: int) -> url
 
 
 def soak(minutes: float = 10.0) -> None:
-    """Real networks at 60 % of what this machine's router manages, with a random kill every 20 s; memory at both ends."""
+    """Real networks, 25 queries a second, a random kill every 20 s."""
     facts = load(RUN).facts
     found = samples_of(facts, "data", 100)
     experts = [*found]

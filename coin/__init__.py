@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from coin import parameters
 from coin.codes import Code, Coin
-from coin.decoders import Analytic, Answers, Decoder, Fitted
+from coin.decoders import Analytic, Decoder, Fitted
 from coin.decoding import decode
 from coin.problem.coding import Coding, as_batches
 from coin.problem.features import WithFeatures
@@ -60,7 +60,7 @@ def encode(
         )
     coding = Coding(experts, beta, as_batches(batches), base=base, decoder=decoder or Analytic())  # type: ignore[arg-type]
     code, tuner = code or Coin(damping), Tuner("divergence")
-    return parameters.load(experts[0], tuner.tune(code, coding).params)
+    return parameters.load(experts[0], tuner.tune(code, coding).params[0])
 
 
 def fit_decoder(
@@ -76,8 +76,7 @@ def fit_decoder(
     """
     experts = [parameters.copy_of(expert) for expert in experts]
     coding = Coding(experts, beta, as_batches(batches), decoder=decoder)  # type: ignore[arg-type]
-    answers = coding.run(WithFeatures(parameters.copy_of(coded), required=decoder.features))
-    return decoder.fit(Answers(answers, coding.outputs(), coding.beta))
+    return coding.fitted([parameters.copy_of(coded)])
 
 
 def load(folder: str | Path) -> "Coded":

@@ -1,4 +1,4 @@
-"""What a decoder is: it makes a missing expert's outputs from the answers of the others."""
+"""What a decoder is: it makes a missing expert's outputs from whatever answers have arrived."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -6,40 +6,64 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from coin.generator import Generator
 from coin.parameters import Parameters
 
 
 @dataclass
 class Answers:
-    """What every network answers on the P samples; a decoder may be fitted on it, without labels.
+    """What the networks answer to some queries; a decoder may be fitted on it, without labels.
 
-    `coded` has the K outputs and, behind them, any penultimate features that were sent. `owners` says from which
-    expert's data each sample was drawn: that expert will be asked for such queries. None: any.
+    `coded`, one tensor a coded network, have the K outputs and, behind them, any penultimate features that were sent.
+    `experts` are those that answered, by number. `owners` says from which expert's data each query was drawn: that
+    expert will be asked for such queries. None: any. With `copies` every sample is there so many times, first all of
+    them as they are, then all of them moved: who predicts one of them must not have seen the others.
     """
 
-    coded: Tensor
-    experts: Sequence[Tensor]
-    beta: Sequence[float]
+    coded: Sequence[Tensor]
+    experts: Mapping[int, Tensor]
+    generator: Generator
     owners: Tensor | None = None
+    copies: int = 1
 
     @property
     def classes(self) -> int:
-        return self.experts[0].shape[1]
+        return next(iter(self.experts.values())).shape[1]
 
-    def others(self, missing: int) -> dict[int, Tensor]:
-        return {j: f for j, f in enumerate(self.experts) if j != missing}
+    @property
+    def arrived(self) -> dict[int, Tensor]:
+        """The coded networks' answers, by number."""
+        return dict(enumerate(self.coded))
+
+    def others(self, *missing: int) -> dict[int, Tensor]:
+        return {j: f for j, f in self.experts.items() if j not in missing}
 
 
 class Fitted(abc.ABC):
-    """A decoder that knows all it will ever know."""
+    """A decoder that is fitted to a coded network."""
+
+    generator: Generator
+
+    def decode(self, coded: Tensor | Mapping[int, Tensor], others: Mapping[int, Tensor], missing: int) -> Tensor:
+        """f̂ of expert `missing` from what has arrived: the answer of the coded network (of several: by number), and
+        those of other experts, by number."""
+        if not 0 <= missing < len(self.generator[0]):
+            raise ValueError(f"missing={missing}: there are experts 0 to {len(self.generator[0]) - 1}")
+        arrived = {0: coded} if isinstance(coded, Tensor) else dict(coded)
+        unknown = [r for r in arrived if not 0 <= r < len(self.generator)]
+        if unknown or not arrived:
+            raise ValueError(
+                f"coded networks {sorted(arrived)} answered; there are 0 to {len(self.generator) - 1}, and one has to"
+            )
+        return self.decoded(arrived, {j: f for j, f in others.items() if j != missing}, missing)
 
     @abc.abstractmethod
-    def decode(self, coded: Tensor, others: Mapping[int, Tensor], missing: int) -> Tensor:
-        """f̂ of expert `missing` from what the coded network and the others answered."""
+    def decoded(self, coded: Mapping[int, Tensor], others: Mapping[int, Tensor], missing: int) -> Tensor:
+        """The same, of answers by number."""
 
     @abc.abstractmethod
     def held_out(self, missing: int) -> Tensor:
-        """f̂ of expert `missing` on the samples, each decoded as if it had not been fitted on."""
+        """f̂ of expert `missing` on the samples, all others having answered, each as if it had not been fitted on."""
 
     @abc.abstractmethod
     def tensors(self) -> Parameters:
@@ -49,12 +73,17 @@ class Fitted(abc.ABC):
 class Decoder(abc.ABC):
     """A dataclass whose fields are its options."""
 
-    features: bool = False  # whether the coded network has to send its penultimate layer too
-    alone: bool = False  # whether it asks the coded network alone, and none of the other experts
+    features: bool = False  # whether a coded network has to send its penultimate layer too
+    alone: bool = False  # whether it asks coded networks alone, and none of the other experts
+    copies: int = 0  # of each sample, moved, that it is fitted on too
 
-    def calls(self, experts: int) -> int:
+    def calls(self, experts: int, coded: int = 1) -> int:
         """How many answers it asks for to decode one, beside the missing expert's own."""
-        return 1 if self.alone else experts
+        return coded if self.alone else experts - 1 + coded
+
+    def most_missing(self, experts: int, coded: int) -> int:
+        """How many experts may be missing at a time."""
+        return experts
 
     @abc.abstractmethod
     def fit(self, answers: Answers) -> Fitted: ...

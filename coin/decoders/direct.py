@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from coin.decoders.decoder import Answers, Decoder, Fitted
-from coin.decoders.linear import Correction, FittedLinear, outputs_of, squared
+from coin.decoders.maps import Choice, FittedLinear
 
 
 @dataclass
@@ -13,9 +11,5 @@ class Direct(Decoder):
     alone = True
 
     def fit(self, answers: Answers) -> Fitted:
-        outputs, classes = outputs_of(answers), answers.classes
-        none = Correction(
-            outputs.new_zeros(classes, classes), outputs.new_zeros(classes), torch.zeros_like(outputs), 0.0
-        )
-        found = [Correction(none.weight, none.bias, none.held_out, squared(f - outputs)) for f in answers.experts]
-        return FittedLinear(answers.beta, classes, True, found, answers)
+        never: dict[tuple[int, bool], Choice | None] = {(i, False): None for i in answers.experts}
+        return FittedLinear(answers.generator, answers.classes, answers.classes, True, never, answers=answers)

@@ -1,4 +1,4 @@
-"""The ridge decoder: the paper's formula plus a linear correction that sees the coded network and all others."""
+"""The ridge decoder: the paper's formula plus a linear correction that sees coded networks and all others."""
 
 from dataclasses import dataclass
 
@@ -7,4 +7,4 @@ from coin.decoders.linear import Linear
 
 @dataclass
 class Ridge(Linear):
-    """f̂_i = (f_c − Σ_{j≠i} β_j f_j) / β_i + W_i [f_j, j ≠ i; f_c; 1], and φ_c with `features`."""
+    """f̂_i = (f_c − Σ_{j≠i} β_j f_j) / β_i + W_i [f_c; f_j, j ≠ i; 1], and φ_c with `features`."""

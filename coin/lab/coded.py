@@ -1,7 +1,8 @@
 """What an encode run leaves of a coded network: its tensors, what they are of, and the decoder that was fitted to it.
 
 coded.safetensors      all tensors of the network; in its metadata, as JSON, the architecture and its classes, how
-                       images are prepared, the experts' names and data, β, and what made it
+                       images are prepared, the experts' names and data, the coding weights, and what made it
+coded2.safetensors     the same of a second coded network, where there are several
 decoder.safetensors    the tensors of the decoder, where one was fitted
 """
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from coin.decoders import Fitted, from_tensors
 from coin.decoders.analytic import FittedAnalytic
+from coin.generator import Generator
 from coin.lab.store import Store, save_tensors
 from coin.parameters import Parameters
 from coin.problem.digests import digest_of
@@ -27,33 +29,60 @@ KEY = "coin"  # of the metadata
 
 @dataclass
 class Coded:
-    """A coded network that answers as its decoder wants it to, outputs and any features behind them."""
+    """Coded networks that answer as their decoder wants them to, outputs and any features behind them."""
 
-    network: nn.Module
+    networks: Sequence[nn.Module]
     decoder: Fitted
     experts: Sequence[str]
-    beta: Sequence[float]
+    generator: Generator
     facts: Mapping[str, Any]  # all that the file says of it
 
+    @property
+    def network(self) -> nn.Module:
+        """The one coded network, or the first."""
+        return self.networks[0]
+
+    @property
+    def beta(self) -> tuple[float, ...]:
+        return self.generator[0]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the coded networks: "coded", or "coded1", "coded2", …"""
+        return names_of(len(self.networks))
+
     def decode(self, answers: Mapping[str, Tensor], missing: str) -> Tensor:
-        """f̂ of expert `missing` from {expert's name, or "coded": what it answered}."""
+        """f̂ of expert `missing` from {expert's name, or "coded" ("coded1", … of several): what it answered}, whatever
+        has arrived."""
         if missing not in self.experts:
             raise ValueError(f"missing={missing}: the experts are {', '.join(self.experts)}")
-        unknown = [name for name in answers if name not in self.experts and name != "coded"]
+        unknown = [name for name in answers if name not in self.experts and name not in self.names]
         if unknown:
-            raise ValueError(f"{unknown[0]} answered; known are coded, {', '.join(self.experts)}")
-        if "coded" not in answers:
-            raise ValueError("the coded network has not answered, so nothing can be decoded; add its answer as 'coded'")
+            raise ValueError(f"{unknown[0]} answered; known are {', '.join([*self.names, *self.experts])}")
+        coded = {r: answers[name] for r, name in enumerate(self.names) if name in answers}
+        if not coded:
+            raise ValueError(
+                f"the coded network has not answered, so nothing can be decoded; add its answer as '{self.names[0]}'"
+            )
         number = {name: i for i, name in enumerate(self.experts)}
-        others = {number[name]: answer for name, answer in answers.items() if name not in ("coded", missing)}
-        return self.decoder.decode(answers["coded"], others, number[missing])
+        others = {number[name]: answer for name, answer in answers.items() if name in number and name != missing}
+        return self.decoder.decode(coded, others, number[missing])
 
 
-def save(folder: Path, network: Parameters, decoder: Parameters, facts: Mapping[str, Any]) -> None:
+def names_of(coded: int) -> list[str]:
+    return ["coded"] if coded == 1 else [f"coded{r}" for r in range(1, coded + 1)]
+
+
+def files_of(coded: int) -> list[str]:
+    return ["coded.safetensors", *(f"coded{r}.safetensors" for r in range(2, coded + 1))]
+
+
+def save(folder: Path, networks: Sequence[Parameters], decoder: Parameters, facts: Mapping[str, Any]) -> None:
     facts = {**facts, "fitted": bool(decoder)}
     if decoder:
         save_tensors(folder / "decoder.safetensors", decoder)
-    save_tensors(folder / "coded.safetensors", network, {KEY: json.dumps(facts, sort_keys=True)})
+    for name, network in zip(files_of(len(networks)), networks, strict=True):
+        save_tensors(folder / name, network, {KEY: json.dumps(facts, sort_keys=True)})
 
 
 def load(folder: str | Path) -> Coded:
@@ -63,12 +92,17 @@ def load(folder: str | Path) -> Coded:
     if KEY not in facts:
         raise ValueError(f"{path} does not say what network it is of: it is of an older version; run encode.py again")
     facts = json.loads(facts[KEY])
-    fitted: Fitted = FittedAnalytic(facts["beta"], facts["num_classes"])
+    if "generator" not in facts:
+        raise ValueError(f"{path} is of an older version; run encode.py again")
+    generator = tuple(tuple(row) for row in facts["generator"])
+    fitted: Fitted = FittedAnalytic(generator, facts["num_classes"])
     if facts["fitted"]:
         fitted = from_tensors(read(path.with_name("decoder.safetensors"))[0])
-    network = network_of(model_of(facts["model"]), tensors, facts["num_classes"])
-    network = WithFeatures(network).eval() if facts["features"] else network
-    return Coded(network, fitted, [expert["name"] for expert in facts["experts"]], facts["beta"], facts)
+    states = [tensors, *(read(path.with_name(name))[0] for name in files_of(len(generator))[1:])]
+    networks = [network_of(model_of(facts["model"]), state, facts["num_classes"]) for state in states]
+    if facts["features"]:
+        networks = [WithFeatures(network).eval() for network in networks]
+    return Coded(networks, fitted, [expert["name"] for expert in facts["experts"]], generator, facts)
 
 
 def load_expert(folder: str | Path, name: str) -> nn.Module:

@@ -8,21 +8,22 @@ from typing import Any
 
 from coin.codes.code import Code
 from coin.decoders import Decoder
+from coin.generator import Generator, check_generator
 from coin.lab.artifacts import Expert, Source, Workshop, kept, load_expert, stretched
 from coin.lab.coded import save
 from coin.lab.console import Problems, check_switches, say
 from coin.lab.journal import Journal, Kept, Subject
+from coin.lab.ledger import Ledger
 from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Store, digest_of_file
 from coin.lab.trial import Results, Trial
-from coin.problem.coding import check_beta
 from coin.problem.memory import Memory
 from coin.problem.tuning import Tuner
 from coin.training.checkpoints import check_minutes
 from coin.training.models import Model, network_of
 from coin.training.pretraining import Rotations
 from coin.training.ranks import is_first
-from coin.training.samples import Samples, draw
+from coin.training.samples import Queries, Samples, draw, draw_queries
 from coin.training.trainers import Trainers, trainer_recipe
 
 
@@ -77,22 +78,33 @@ class Experiment:
     logger: Logs
     samples: int = 200  # P, over all experts
     beta: Sequence[float] | None = None  # equal
+    coded: int | None = None  # N_c; as many as the generator has rows, or one
+    generator: Sequence[Sequence[float]] | None = None  # of several coded networks: the best there is
+    calibration: int = 0  # unlabelled queries an expert that the decoder is fitted on, instead of the samples
+    traffic: bool = False  # these are one half of the test images, and the other half is scored
     seed: int = 0  # of the draw of the samples
     stretch: float = 1.0  # experts become θ_0 + stretch (θ_i − θ_0)
     train_missing: bool = True
     save_coded: bool = True
     checkpoint_minutes: float = 5
     compile: bool = False
+    rows: Generator = field(default=(), init=False, repr=False)
     drawn: Samples | None = field(default=None, init=False, repr=False)
+    queries: Sequence[Queries] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         """All that is wrong with it is said at once, before anything is trained."""
         problems, count = Problems(), len(self.experts)
         data = [source.data for source in self.experts.values()]
-        self.beta = problems.attempt(check_beta, self.beta, count)
+        self.rows = problems.attempt(check_generator, self.generator, self.coded, self.beta, count) or ()
         problems.attempt(check_minutes, self.checkpoint_minutes)
-        problems.attempt(check_switches, vars(self), ("train_missing", "save_coded", "compile"))
+        problems.attempt(check_switches, vars(self), ("train_missing", "save_coded", "compile", "traffic"))
         self.drawn = problems.attempt(draw, data, self.samples, self.seed)
+        if self.traffic and self.calibration == 0:
+            problems.add("traffic=true: says which queries calibrate the decoder; give their number, calibration=1000")
+        if self.drawn and self.calibration != 0:
+            drawing = (data, self.calibration, self.samples, self.seed, self.traffic)
+            self.queries = problems.attempt(draw_queries, *drawing) or ()
         if self.drawn:
             problems.attempt(self.code.check, len(self.drawn.labels))
             problems.attempt(self.tuning.check, self.code, len(self.drawn.labels), count)
@@ -111,7 +123,7 @@ class Experiment:
             return self.recorded(run, memory, journal)
 
     def recorded(self, run: Run, memory: Memory, journal: Journal) -> Results:
-        assert self.drawn is not None and self.beta is not None
+        assert self.drawn is not None
         workshop = self.workshop(run)
         with journal.phase("experts"):
             base = workshop.base(self.classes)
@@ -121,29 +133,31 @@ class Experiment:
         if self.stretch != 1:
             experts = [stretched(expert, theta_0, self.stretch) for expert in experts]
         trial = Trial(
-            store=self.store,
             experts=experts,
             base=theta_0,
             code=self.code,
             decoder=self.decoder,
             tuner=self.tuning,
-            beta=self.beta,
+            generator=self.rows,
             samples=self.drawn,
             seed=self.seed,
             make_trainer=self.coding_trainer,
-            setting={"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)},
-            memory=memory,
-            journal=journal,
+            ledger=Ledger(store=self.store, setting=self.setting(), memory=memory, journal=journal),
+            queries=self.queries,
         )
-        found, coded, decoder = trial.run()
-        results = {**run.names, **found, "contents": self.contents()}
+        finished = trial.run()
+        results = {**run.names, **finished.results, "contents": self.contents()}
         if self.save_coded and is_first():
-            save(run.folder, coded, decoder, self.facts(experts, results))
+            save(run.folder, finished.coded, finished.decoder, self.facts(experts, results))
             for file in sorted(run.folder.glob("*.safetensors")):
                 journal.made(Kept("coded", "-".join([run.name, file.stem]), digest_of_file(file)[:10], file, run.names))
         run.keep(results)
         journal.told(results)
         return results
+
+    def setting(self) -> dict[str, Any]:
+        """What outputs and Fishers depend on beside the weights and the inputs."""
+        return {"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)}
 
     @property
     def classes(self) -> int:
@@ -166,7 +180,7 @@ class Experiment:
                 }
                 for expert in experts
             ],
-            "beta": results["beta"],
+            "generator": results["generator"],
             "features": self.decoder.features,
             "recipe": {key: results[key] for key in told},
         }

@@ -1,11 +1,7 @@
-"""A trial of a code: experts in, a coded network and how well each expert is decoded from it out."""
+"""A trial of a code: experts in, coded networks and how well each expert is decoded from them out."""
 
-import json
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -13,56 +9,59 @@ from torch import Tensor, nn
 
 from coin import metrics
 from coin.codes.code import Code
-from coin.decoders import Decoder, Fitted
+from coin.decoders import Answers, Decoder, Fitted
 from coin.decoding import decode
 from coin.fisher import Directions
+from coin.generator import Generator
 from coin.lab.artifacts import Expert
 from coin.lab.display import Advance, ignore
-from coin.lab.journal import Journal, Kept
-from coin.lab.store import Made, Store
+from coin.lab.evaluation import Evaluation, Scores, TestSet
+from coin.lab.ledger import Ledger
 from coin.parameters import Parameters, check_alike, size_of, trainable
 from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
-from coin.problem.memory import Memory
-from coin.problem.recipes import Recipe, lasts
+from coin.problem.recipes import Recipe
+from coin.problem.training_images import TrainingImages
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.images import ImageData
 from coin.training.prediction import Asking, Inputs
-from coin.training.samples import Samples
+from coin.training.samples import Queries, Samples
 from coin.training.trainers import MakeTrainer
 
-# What is kept in the store, for other runs: it is dearer to compute than to read. Whoever mends how one of these is
-# computed gives it the next version, so that what the old way made is not taken for what the new one makes.
-KEPT = {"fishers": 2, "outputs": 2, "students": 2}
+Results = dict[str, Any]  # what results.json says
 
-Results = dict[str, Any]  # what results.json says, of a run or of one of its experts
+WITHOUT_SAMPLES = {"merges", "parities"}  # what is the same whatever the samples
+
+
+@dataclass
+class Finished:
+    """What a trial leaves: what results.json says of it, all tensors of the coded networks, and the decoder's."""
+
+    results: Results
+    coded: list[Parameters]
+    decoder: Parameters
 
 
 @dataclass(kw_only=True)
 class Trial:
     """Codes `experts` with `code` and scores every decoded expert on its own test set.
 
-    Networks and samples go to the Trainer's device once, at the start, and all is computed there.
+    Networks and samples go to the Trainer's device once, at the start, and all is computed there. With `queries`, one
+    set an expert, the decoder is fitted on these instead of the samples.
     """
 
-    store: Store
     experts: Sequence[Expert]
     base: nn.Module
     code: Code
     decoder: Decoder
     tuner: Tuner
-    beta: Sequence[float]
+    generator: Generator
     samples: Samples
     seed: int
     make_trainer: MakeTrainer
-    setting: Recipe  # what else an expert's outputs depend on: the architecture, the Trainer's precision
-    memory: Memory = field(default_factory=Memory)
-    journal: Journal = field(default_factory=Journal)
-    seconds: dict[str, float] = field(default_factory=dict)
-    computing: float = 0.0  # seconds spent in this run on what is remembered
-    statistics: int = 0  # bytes of Fishers, Gram matrices and the like
-    asked_for: set[str] = field(default_factory=set, repr=False)
+    ledger: Ledger
+    queries: Sequence[Queries] = ()
 
     def __post_init__(self) -> None:
         check_alike([e.network for e in self.experts], [e.name for e in self.experts])
@@ -72,23 +71,23 @@ class Trial:
             network.to(self.device)
         self.samples = self.samples.to(self.device)
 
-    def run(self) -> tuple[Results, Parameters, Parameters]:
-        """What results.json says of the run, all tensors of the coded network it says it of, and the decoder's."""
-        coding = self.coding()
-        with self.phase("outputs") as advance:
+    def run(self) -> Finished:
+        coding, phase = self.coding(), self.ledger.phase
+        with phase("outputs") as advance:
             coding.outputs()
             own = self.test_outputs(advance)
-        with self.phase("encode") as coding.advance:
+        with phase("encode") as coding.advance:
             tuned = self.tuner.tune(self.code, coding)
-        with self.phase("evaluate") as advance:
-            coded = coding.network(tuned.params)
-            answers = []
-            for i, expert in enumerate(self.experts):
-                advance(i, len(self.experts))
-                answers.append(self.coded_answer(coded, tuned, expert.data))
-            self.columns = answers[0].shape[1] if self.decoder.features else own[0][0].shape[1]
-            scores = self.evaluate(answers, tuned.decoder, own)
-        return self.results(tuned, scores), coded.state_dict(), tuned.decoder.tensors()
+            if self.queries:
+                tuned = replace(tuned, decoder=self.calibrated(coding, tuned))
+        with phase("evaluate") as advance:
+            answers = self.coded_answers(coding, tuned, advance)
+            tests = [self.test_set(*of_one) for of_one in zip(self.experts, own, answers, strict=True)]
+            evaluation = Evaluation(tests=tests, decoder=self.decoder, fitted=tuned.decoder, generator=self.generator)
+            results = self.results(tuned, evaluation)
+        states = (coding.network(params).state_dict() for params in tuned.params)  # of one scratch network
+        coded = [{name: tensor.clone() for name, tensor in state.items()} for state in states]
+        return Finished(results, coded, tuned.decoder.tensors())
 
     def coding(self) -> Coding:
         drawn = self.samples
@@ -98,10 +97,10 @@ class Trial:
             kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
         ) -> Parameters:
             chosen = [self.experts[i] for i in which]
-            own = {"samples": digest, **settings}
+            own = settings if kind in WITHOUT_SAMPLES else {"samples": digest, **settings}
             if len(chosen) > 1:
-                own |= {"beta": list(self.beta), "base": base}
-            return self.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
+                own = {**own, "base": base}
+            return self.ledger.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
         def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
             return self.asking.fisher(network, Inputs(torch.cat(list(batches))), directions)
@@ -110,10 +109,9 @@ class Trial:
             inputs = Inputs(torch.cat(list(batches)))
             return self.asking.outputs(network, inputs, len(batches[0]))
 
-        networks = [e.network for e in self.experts]
-        coding = Coding(
-            networks,
-            self.beta,
+        return Coding(
+            [e.network for e in self.experts],
+            self.generator[0],
             drawn.batches(),
             base=self.base,
             labels=drawn.labels,
@@ -122,51 +120,18 @@ class Trial:
             remember=remember,
             compute_fisher=compute_fisher,
             compute_outputs=compute_outputs,
+            test_score=self.quick_score,
+            training_images=self.training_images,
+            generator=self.generator,
         )
-        coding.test_score = self.quick_score
-        return coding
 
-    def remember(
-        self, kind: str, experts: Sequence[Expert], recipe: Recipe, compute: Callable[[], Parameters]
-    ) -> Parameters:
-        """Something about an expert, or several: computed once for all codes, decoders, candidates and, if KEPT, runs.
-
-        Its seconds count towards this run whenever they were spent, so that runs can be compared.
-        """
-        who = experts[0].digest if len(experts) == 1 else [expert.digest for expert in experts]
-        recipe = {"version": KEPT.get(kind), "expert": who, **self.setting, **recipe}
-        key = json.dumps([kind, recipe], sort_keys=True)
-
-        def timed() -> tuple[Parameters, float]:
-            start, before = time.perf_counter(), self.computing
-            made = compute()
-            took = time.perf_counter() - start - (self.computing - before)  # without what was remembered on the way
-            self.computing += took
-            return made, took
-
-        def make(scratch: Path) -> Made:
-            made, took = timed()
-            return made, {"seconds": round(took, 3)}
-
-        name = "-".join(f"{expert.data.name}-{expert.data.split}" for expert in experts)
-        stored = kind in KEPT and lasts(recipe)
-
-        def find() -> tuple[Parameters, float]:
-            if not stored:
-                return timed()
-            found = self.store.obtain(kind, name, recipe, make, derived=True)
-            return found.tensors(), found.facts["seconds"]
-
-        tensors, took = self.memory.recall(key, find)
-        if key not in self.asked_for:
-            self.asked_for.add(key)
-            if stored and kind == "fishers":
-                path = self.store.locate(kind, name, recipe)
-                self.journal.used(Kept("fisher", name, path.name.rpartition("-")[2], path, recipe))
-            phase = {"outputs": "outputs", "answers": "evaluate"}.get(kind, "statistics")
-            self.statistics += size_of(tensors) * (phase == "statistics")
-            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + took, 3)
-        return tensors
+    def training_images(self) -> list[TrainingImages]:
+        found = []
+        for data in (expert.data for expert in self.experts):
+            recipe = data.recipe()  # which reads the images first
+            assert data.train_set is not None
+            found.append(TrainingImages(data.train_set.images, data.transform, recipe))
+        return found
 
     def test_outputs(self, advance: Advance = ignore) -> list[list[Tensor]]:
         """answers[i][j]: expert j's outputs on expert i's test set."""
@@ -175,25 +140,66 @@ class Trial:
             found.append([])
             for j, other in enumerate(self.experts):
                 advance(i * len(self.experts) + j, len(self.experts) ** 2)
-                found[i].append(self.answer(other, expert.data))
+                found[i].append(self.answer(other, test_inputs(expert.data), {"test": expert.data.recipe()}))
         return found
 
-    def answer(self, expert: Expert, data: ImageData) -> Tensor:
-        recipe = {"test": data.recipe()}
-        found = self.remember("outputs", [expert], recipe, lambda: {"outputs": self.predict(expert.network, data)})
+    def answer(self, expert: Expert, inputs: Inputs, recipe: Recipe) -> Tensor:
+        """What an expert says of these inputs, which the recipe tells."""
+        network = expert.network
+        found = self.ledger.remember(
+            "outputs", [expert], recipe, lambda: {"outputs": self.asking.outputs(network, inputs)}
+        )
         return found["outputs"].to(self.device)
 
-    def predict(self, network: nn.Module, data: ImageData) -> Tensor:
-        data.setup()
-        assert data.test_set is not None
-        return self.asking.outputs(network, Inputs(data.test_set.images, data.transform))
+    def coded_answers(self, coding: Coding, tuned: Tuned, advance: Advance) -> list[dict[int, Tensor]]:
+        """For every expert's test set, what the coded networks' servers say of it, by number."""
+        found: list[dict[int, Tensor]] = [{} for _ in self.experts]
+        for r, params in enumerate(tuned.params):
+            coded = WithFeatures(coding.network(params), required=self.decoder.features)
+            digest = digest_of(*params.values())
+            for i, expert in enumerate(self.experts):
+                advance(r * len(self.experts) + i, len(tuned.params) * len(self.experts))
+                found[i][r] = self.coded_answer(coded, digest, expert.data)
+        return found
 
-    def coded_answer(self, coded: nn.Module, tuned: Tuned, data: ImageData) -> Tensor:
-        """What the coded network's server says of a test set."""
-        asked = WithFeatures(coded, required=self.decoder.features)
-        recipe = {"coded": digest_of(*tuned.params.values()), "test": data.recipe()}
-        found = self.remember("answers", self.experts, recipe, lambda: {"answers": self.predict(asked, data)})
+    def coded_answer(self, coded: nn.Module, digest: str, data: ImageData) -> Tensor:
+        found = self.ledger.remember(
+            "answers",
+            self.experts,
+            {"coded": digest, "test": data.recipe()},
+            lambda: {"answers": self.asking.outputs(coded, test_inputs(data))},
+        )
         return found["answers"].to(self.device)
+
+    def test_set(self, expert: Expert, own: list[Tensor], coded: dict[int, Tensor]) -> TestSet:
+        """Of all its test images, or of those that were not taken for queries."""
+        assert expert.data.test_set is not None
+        target = expert.data.test_set.labels.to(self.device)
+        rows: Any = self.queries[self.experts.index(expert)].scored if self.queries else None
+        rows = slice(None) if rows is None else rows.to(self.device)
+        return TestSet(
+            coded={r: answer[rows] for r, answer in coded.items()},
+            experts=[answer[rows] for answer in own],
+            target=target[rows],
+        )
+
+    def calibrated(self, coding: Coding, tuned: Tuned) -> Fitted:
+        """The decoder, fitted on what all networks say of the queries."""
+        inputs = [Inputs(q.images, e.data.transform) for q, e in zip(self.queries, self.experts, strict=True)]
+        recipes = [
+            {"queries": digest_of(q.images), "of": e.data.recipe()}
+            for q, e in zip(self.queries, self.experts, strict=True)
+        ]
+        experts = {
+            j: torch.cat([self.answer(expert, *query) for query in zip(inputs, recipes, strict=True)])
+            for j, expert in enumerate(self.experts)
+        }
+        coded = []
+        for params in tuned.params:
+            network = WithFeatures(coding.network(params), required=self.decoder.features)
+            coded.append(torch.cat([self.asking.outputs(network, part).to(self.device) for part in inputs]))
+        owners = torch.cat([torch.full((len(part),), i) for i, part in enumerate(inputs)]).to(self.device)
+        return self.decoder.fit(Answers(coded, experts, self.generator, owners))
 
     def quick_score(self, network: nn.Module, count: int) -> float:
         """Average NDA, by the paper's formula, on `count` random test samples of each expert."""
@@ -207,54 +213,30 @@ class Trial:
                 parts = [network(expert.data.transform(part.to(self.device))) for part in images.split(250)]
             coded = torch.cat(parts).float()
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
-            decoded = decode(coded, others, self.beta, i)
+            decoded = decode(coded, others, self.generator[0], i)
             ndas.append(
                 float(metrics.nda_compute(*metrics.nda_update(decoded, answers[i][chosen], labels.to(self.device))))
             )
         return sum(ndas) / len(ndas)
 
-    def evaluate(self, answers: list[Tensor], fitted: Fitted, experts: list[list[Tensor]]) -> list[Results]:
-        scores = []
-        for i, expert in enumerate(self.experts):
-            own, answer = experts[i][i], answers[i]
-            others = {j: experts[i][j] for j in range(len(self.experts)) if j != i}
-            decoded, outputs = fitted.decode(answer, others, i), answer[:, : own.shape[1]]
-            assert expert.data.test_set is not None
-            target = expert.data.test_set.labels.to(self.device)
-            nda = metrics.NormalizedDecodingAccuracy().to(self.device)
-            nda.update(decoded, own, target)
-            self.journal.confused(
-                expert.name, metrics.confusion(decoded, own).cpu(), metrics.class_ndas(decoded, own, target)
-            )
-            scores.append(
-                {
-                    "name": expert.name,
-                    "accuracy": metrics.accuracy(own, target),
-                    "decoded_accuracy": metrics.accuracy(decoded, target),
-                    "nda": float(nda.compute()),
-                    "own_classes_nda": metrics.nda_among(target.unique(), decoded, own, target),
-                    "agreement": metrics.agreement(decoded, own),
-                    "coding_loss": metrics.coding_loss(outputs, experts[i], self.beta),
-                    "distance": distance(trainable(expert.network), dict(self.base.named_parameters())),
-                    "logit_sd": metrics.spread(own),
-                    "margin": metrics.margin(own),
-                    "decoding_error": metrics.spread(decoded - own),
-                }
-            )
-        return scores
-
-    def results(self, tuned: Tuned, scores: list[Results]) -> Results:
-        params = trainable(self.experts[0].network)
+    def results(self, tuned: Tuned, evaluation: Evaluation) -> Results:
+        scores = [self.scores(evaluation, i) for i in range(len(self.experts))]
+        params, nda = trainable(self.experts[0].network), sum(score["nda"] for score in scores) / len(scores)
+        missing, patterns = evaluation.missing(nda)
+        experts, coded = len(self.experts), len(self.generator)
         found = {
             "seed": self.seed,
             "samples": len(self.samples.labels),
-            "beta": list(self.beta),
+            "calibration": len(self.queries[0].images) if self.queries else 0,
+            "beta": list(self.generator[0]),
+            "generator": [list(row) for row in self.generator],
             "hyperparameters": {**tuned.hyperparameters, **self.code.chosen},
-            "nda": sum(score["nda"] for score in scores) / len(scores),
-            "missing": self.missing(scores),
-            "coded": 1,
-            "calls": self.decoder.calls(len(self.experts)),
-            "numbers": self.numbers(),
+            "nda": nda,
+            "missing": missing,
+            "patterns": patterns,
+            "coded": coded,
+            "calls": self.decoder.calls(experts, coded),
+            "numbers": self.numbers(evaluation.tests[0]),
             "experts": scores,
             "coding_loss": tuned.score.coding_loss,
             "test_coding_loss": sum(score["coding_loss"] for score in scores) / len(scores),
@@ -263,34 +245,35 @@ class Trial:
             "tuner": asdict(self.tuner),
             "folds": self.tuner.folds_for(self.code),  # that judged the candidates: its own, or the tuner's
             "candidates": tuned.candidates,
-            "distance": distance(*(trainable(e.network) for e in self.experts[:2])) if len(self.experts) > 1 else 0.0,
+            "distance": distance(*(trainable(e.network) for e in self.experts[:2])) if experts > 1 else 0.0,
             "bytes": {
-                "coded": size_of(params),
+                "coded": coded * size_of(params),
                 "decoder": size_of(tuned.decoder.tensors()),
-                "statistics": self.statistics,
+                "statistics": self.ledger.statistics,
             },
-            "seconds": self.seconds,
+            "seconds": self.ledger.seconds,
         }
         return {**found, "history": self.code.history} if self.code.history else found
 
-    def missing(self, scores: list[dict[str, Any]]) -> dict[str, float]:
-        """Average NDA with one expert missing, with two, … for as many as can be recovered, over all of them."""
-        nda = sum(score["nda"] for score in scores) / len(scores)
-        most = len(self.experts) if self.decoder.alone else 1  # who asks nobody else does not miss anybody else
-        return {str(count): nda for count in range(1, most + 1)}
+    def scores(self, evaluation: Evaluation, number: int) -> Scores:
+        expert, test = self.experts[number], evaluation.tests[number]
+        decoded, own = evaluation.decoded(number), test.experts[number]
+        ndas = metrics.class_ndas(decoded, own, test.target)
+        self.ledger.journal.confused(expert.name, metrics.confusion(decoded, own).cpu(), ndas)
+        far = distance(trainable(expert.network), dict(self.base.named_parameters()))
+        return {"name": expert.name, **evaluation.scores(number, decoded), "distance": far}
 
-    def numbers(self) -> int:
+    def numbers(self, test: TestSet) -> int:
         """How many are sent to decode one answer."""
-        classes = self.experts[0].data.num_classes
-        return self.columns + (0 if self.decoder.alone else classes * (len(self.experts) - 1))
+        classes = test.experts[0].shape[1]
+        columns = test.coded[0].shape[1] if self.decoder.features else classes
+        return columns * len(test.coded) + (0 if self.decoder.alone else classes * (len(self.experts) - 1))
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[Advance]:
-        start, before = time.perf_counter(), self.computing
-        with self.journal.phase(name) as advance:
-            yield advance
-        took = time.perf_counter() - start - (self.computing - before)  # what is remembered is counted by itself
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + took, 3)
+
+def test_inputs(data: ImageData) -> Inputs:
+    data.setup()
+    assert data.test_set is not None
+    return Inputs(data.test_set.images, data.transform)
 
 
 def distance(params: Parameters, others: Parameters) -> float:

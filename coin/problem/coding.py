@@ -1,5 +1,6 @@
 """The coding problem: what a code is given to make a coded network's weights from."""
 
+import copy
 import hashlib
 import json
 import math
@@ -13,13 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from coin import parameters
-from coin.decoders import Analytic, Answers, Decoder
+from coin.decoders import Analytic, Answers, Decoder, Fitted
 from coin.fisher import Directions, Exact, diagonal_fisher
+from coin.generator import Generator, check_generator
 from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
+from coin.problem.moved import Moved
 from coin.problem.recipes import Recipe, recipe_of
+from coin.problem.training_images import TrainingImages
 
 T = TypeVar("T")
 Hyperparameters = dict[str, float]  # one of a code's candidates
@@ -58,6 +62,7 @@ class Encoder(Protocol):
 class Coding:
     """Experts of one architecture, the coding weights β and the P samples, as batches of inputs.
 
+    β is the coded network's that is made; with a `generator` there are several, and `rows` is the problem of each.
     `labels` and `owners` (the expert from whose training set each sample was drawn) serve the tuning of
     hyperparameters; `base` is θ_0, for codes that ask for it. `remember(kind, experts, settings, compute)` keeps
     statistics of some of the experts, such as a Fisher: by default for this problem, all candidates of a code.
@@ -76,11 +81,15 @@ class Coding:
     compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
     advance: Callable[[float, float], None] = lambda done, of: None  # candidates done, and of how many
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
+    generator: Sequence[Sequence[float]] | None = None  # of several coded networks, instead of β
+    coded: Generator = field(init=False)  # the rows of weights
+    training_images: Callable[[], Sequence[TrainingImages]] | None = None  # all of them, of each expert
     scratch: nn.Module = field(init=False)
     prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.beta = check_beta(self.beta, len(self.experts))
+        self.coded = check_generator(self.generator, None, None if self.generator else self.beta, len(self.experts))
+        self.beta = self.coded[0]
         parameters.check_alike(self.experts)
         if self.base is not None:
             parameters.check_origin(self.base, self.experts[0])
@@ -96,7 +105,9 @@ class Coding:
     def kept(
         self, kind: str, experts: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
     ) -> Parameters:
-        """What is remembered of some of the experts, on their device."""
+        """What is remembered of some of the experts, on their device; of several, with their coding weights."""
+        if len(experts) > 1:
+            settings = {**settings, "beta": list(self.beta)}
         found = self.remember(kind, experts, settings, compute)
         return {name: value.to(self.device) for name, value in found.items()}
 
@@ -133,38 +144,77 @@ class Coding:
 
         return [self.kept("fishers", [i], settings, partial(fisher, expert)) for i, expert in enumerate(self.experts)]
 
-    def outputs(self) -> list[Tensor]:
-        """f_1 … f_N on the P samples, each (samples, outputs)."""
-        return [
-            self.kept("outputs", [i], {}, lambda expert=expert: {"outputs": self.run(expert)})["outputs"]  # type: ignore[misc]
-            for i, expert in enumerate(self.experts)
-        ]
+    def outputs(self, copies: int = 0) -> list[Tensor]:
+        """f_1 … f_N on the P samples, each (samples, outputs); behind them, with copies, on those that are moved."""
+        settings: Recipe = {"copies": copies} if copies else {}
+
+        def ask(expert: nn.Module) -> Parameters:
+            return {"outputs": self.run(expert, self.with_copies(copies))}
+
+        found = (self.kept("outputs", [i], settings, partial(ask, e)) for i, e in enumerate(self.experts))
+        return [kept["outputs"] for kept in found]
+
+    def with_copies(self, copies: int) -> Sequence[Tensor]:
+        """The batches, and after all of them so many copies of the images, moved."""
+        if not copies:
+            return self.batches
+        moved = Moved.copies_of(self.batches, copies)
+        return [moved[rows] for rows in torch.arange(len(moved)).split(len(self.batches[0]))]
 
     @torch.no_grad()  # not inference mode: what a Trainer moves meanwhile would be of no use to autograd any more
-    def run(self, network: nn.Module) -> Tensor:
+    def run(self, network: nn.Module, batches: Sequence[Tensor] | None = None) -> Tensor:
+        batches = self.batches if batches is None else batches
         if self.compute_outputs:
-            return self.compute_outputs(network, self.batches).to(self.device)
-        return torch.cat([check_outputs(network(batch), len(batch)) for batch in self.batches])
+            return self.compute_outputs(network, batches).to(self.device)
+        return torch.cat([check_outputs(network(batch), len(batch)) for batch in batches])
 
     def network(self, params: Parameters) -> nn.Module:
         """The network with these parameters; valid until the next call, for it is one scratch network."""
         return parameters.load(self.scratch, params)
 
-    def answers(self, params: Parameters) -> Answers:
-        """What a coded network with these parameters, and the experts, say of the samples."""
-        coded = self.run(WithFeatures(self.network(params), required=self.decoder.features))
-        return Answers(coded, self.outputs(), self.beta, self.owners)
+    def rows(self) -> list["Coding"]:
+        """The problem of each coded network by itself."""
+        return [self.row(beta) for beta in self.coded]
+
+    def row(self, beta: tuple[float, ...]) -> "Coding":
+        if len(self.coded) == 1:
+            return self
+        own = copy.copy(self)  # all but what a code has prepared for other weights is shared
+        own.beta, own.coded, own.generator, own.prepared = beta, (beta,), None, {}
+        return own
+
+    def encoded(self, code: "Encoder", hyperparameters: Hyperparameters) -> list[Parameters]:
+        """The coded networks that a candidate makes, one a row."""
+        return [code.encode(row, **hyperparameters) for row in self.rows()]
+
+    def asked(self, params: Sequence[Parameters]) -> list[Tensor]:
+        """What coded networks with these parameters say of the samples, features and all."""
+        return [self.run(WithFeatures(self.network(p), required=self.decoder.features)) for p in params]
+
+    def answers(self, coded: Sequence[Tensor]) -> Answers:
+        """What coded networks have said of the samples, beside the experts."""
+        return Answers(coded, dict(enumerate(self.outputs())), self.coded, self.owners)
 
     def answers_of(self, code: "Encoder", hyperparameters: Hyperparameters) -> Answers:
-        """The same for a candidate of a code; remembered, since any decoder may ask."""
-        settings = {"code": code.recipe(), **hyperparameters, "beta": list(self.beta)}
-        everyone = range(len(self.experts))
+        """Those of a candidate of a code; remembered, since any decoder may ask."""
+        settings, everyone = {"code": code.recipe(), **hyperparameters}, range(len(self.experts))
+        found = []
+        for row in self.rows():
 
-        def compute() -> Parameters:
-            return {"coded": self.answers(code.encode(self, **hyperparameters)).coded}
+            def compute(row: "Coding" = row) -> Parameters:
+                return {"coded": row.asked([code.encode(row, **hyperparameters)])[0]}
 
-        coded = self.kept("candidates", everyone, settings, compute)["coded"]
-        return Answers(coded, self.outputs(), self.beta, self.owners)
+            found.append(row.kept("candidates", everyone, settings, compute)["coded"])
+        return self.answers(found)
+
+    def fitted(self, networks: Iterable[nn.Module]) -> Fitted:
+        """The decoder, fitted on what these coded networks and the experts say of the samples, and of moved copies if
+        it wants them and they are images."""
+        copies = self.decoder.copies if self.batches[0].ndim == 4 else 0
+        batches = self.with_copies(copies)
+        coded = [self.run(WithFeatures(n, required=self.decoder.features), batches) for n in networks]
+        experts = dict(enumerate(self.outputs(copies)))
+        return self.decoder.fit(Answers(coded, experts, self.coded, self.owners, 1 + copies))
 
     def score(self, answers: Answers) -> Score:
         """On the samples; what the decoder is fitted on is decoded as if it had not been."""
@@ -177,17 +227,19 @@ class Coding:
 
     def scored(self, answers: Answers, decoded: Sequence[Tensor]) -> Score:
         """The score of decoded outputs, of each expert on the samples drawn for it."""
-        coded = answers.coded[:, : answers.classes]
-        loss = coding_loss(coded, answers.experts, self.beta)
+        outputs = [coded[:, : answers.classes] for coded in answers.coded]
+        losses = [
+            coding_loss(f, list(answers.experts.values()), beta) for f, beta in zip(outputs, self.coded, strict=True)
+        ]
         ndas, divergences = [], []
-        for i, own_outputs in enumerate(answers.experts):
+        for i, own_outputs in answers.experts.items():
             own = slice(None) if self.owners is None else self.owners == i
             divergences.append(divergence(decoded[i][own], own_outputs[own]))
             if self.labels is not None and self.owners is not None:
                 counts = nda_update(decoded[i][own], own_outputs[own], self.labels[own])
                 ndas.append(float(nda_compute(*counts)))
         nda = sum(ndas) / len(ndas) if ndas else math.nan
-        return Score(nda, loss, sum(divergences) / len(divergences))
+        return Score(nda, sum(losses) / len(losses), sum(divergences) / len(divergences))
 
     def part(self, rows: Tensor) -> "Coding":
         """The same problem with these samples only."""
@@ -195,7 +247,7 @@ class Coding:
         settings = {"rows": hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]}
 
         def remember(kind: str, experts: Sequence[int], own: Recipe, compute: Callable[[], Parameters]) -> Parameters:
-            if kind == "outputs":
+            if kind == "outputs" and not own:
                 return {"outputs": self.outputs()[experts[0]][rows]}
             return self.remember(kind, experts, {**own, **settings}, compute)
 
@@ -206,26 +258,6 @@ class Coding:
             owners=None if self.owners is None else self.owners[rows],
             remember=remember,
         )
-
-
-def check_beta(beta: Sequence[float] | None, experts: int) -> tuple[float, ...]:
-    """β, equal weights by default; positive, finite, summing to one."""
-    if beta is None:
-        return (1 / experts,) * experts
-    if isinstance(beta, str) or not isinstance(beta, Iterable):
-        raise ValueError(
-            f"beta={beta}: must be a list, one weight an expert; equal weights are {[1 / experts] * experts}"
-        )
-    values = tuple(float(b) for b in beta)
-    if len(values) != experts:
-        raise ValueError(f"beta={list(values)}: {len(values)} weights for {experts} experts; give one weight an expert")
-    if not all(b > 0 and math.isfinite(b) for b in values):
-        raise ValueError(
-            f"beta={list(values)}: every weight must be positive; equal weights are {[1 / experts] * experts}"
-        )
-    if abs(sum(values) - 1) > 1e-6:
-        raise ValueError(f"beta={list(values)}: the weights sum to {sum(values):g}, they must sum to 1")
-    return values
 
 
 def as_batches(batches: Iterable[Tensor]) -> list[Tensor]:

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from coin.codes.code import Code
-from coin.decoders import Answers, Fitted
+from coin.decoders import Fitted
 from coin.parameters import Parameters
 from coin.problem.coding import Coding, Hyperparameters, Score
 
@@ -23,10 +24,10 @@ CRITERIA = ("nda", "coding_loss", "divergence")
 
 @dataclass
 class Tuned:
-    """The choice, its coded parameters, and how every candidate did on the samples."""
+    """The choice, its coded networks, and how every candidate did on the samples."""
 
     hyperparameters: Hyperparameters
-    params: Parameters
+    params: list[Parameters]  # of each coded network
     decoder: Fitted
     score: Score
     candidates: list[dict[str, float]]
@@ -58,19 +59,14 @@ class Tuner:
 
     def tune(self, code: Code, coding: Coding) -> Tuned:
         candidates = code.candidates()
-        if len(candidates) == 1:
-            params = code.encode(coding, **candidates[0])
-            answers = coding.answers(params)
-            score = coding.score(answers)
-            table = [{**candidates[0], **asdict(score)}]
-            return Tuned(candidates[0], params, coding.decoder.fit(answers), score, table)
-        scores = self.scores(code, coding, candidates)
-        best = max(range(len(candidates)), key=lambda k: self.rank(scores[k]))
-        table = [{**candidate, **asdict(score)} for candidate, score in zip(candidates, scores, strict=True)]
-        chosen = candidates[best]
-        params = code.encode(coding, **chosen)
-        answers = coding.answers(params)
-        return Tuned(chosen, params, coding.decoder.fit(answers), coding.score(answers), table)
+        scores = self.scores(code, coding, candidates) if len(candidates) > 1 else []
+        chosen = candidates[max(range(len(scores)), key=lambda k: self.rank(scores[k])) if scores else 0]
+        params = coding.encoded(code, chosen)
+        answers = coding.answers(coding.asked(params))
+        score = coding.score(answers)
+        table = [{**tried, **asdict(s)} for tried, s in zip(candidates, scores or [score], strict=True)]
+        fitted = coding.fitted(map(coding.network, params)) if coding.decoder.copies else coding.decoder.fit(answers)
+        return Tuned(chosen, params, fitted, score, table)
 
     def scores(self, code: Code, coding: Coding, candidates: Sequence[Hyperparameters]) -> list[Score]:
         """Of every candidate, on all samples or, fold after fold, on those it was not made from."""
@@ -107,16 +103,21 @@ class Tuner:
 def held_out_score(code: Code, seen: Coding, unseen: Coding, hyperparameters: Hyperparameters, folds: int) -> Score:
     """The score of samples that neither the coded network nor the decoder was made from."""
 
-    def compute() -> Parameters:
-        params = code.encode(seen, **hyperparameters)
-        return {"seen": seen.answers(params).coded, "unseen": unseen.answers(params).coded}
+    coded: dict[str, list[Tensor]] = {"seen": [], "unseen": []}
+    settings = {"code": code.recipe(), **hyperparameters, "folds": folds}
+    for mine, theirs in zip(seen.rows(), unseen.rows(), strict=True):
 
-    settings = {"code": code.recipe(), **hyperparameters, "beta": list(seen.beta), "folds": folds}
-    coded = seen.kept("candidates", range(len(seen.experts)), settings, compute)
-    fitted = seen.decoder.fit(Answers(coded["seen"], seen.outputs(), seen.beta, seen.owners))
-    answers = Answers(coded["unseen"], unseen.outputs(), seen.beta, unseen.owners)
+        def compute(mine: Coding = mine, theirs: Coding = theirs) -> Parameters:
+            params = [code.encode(mine, **hyperparameters)]
+            return {"seen": mine.asked(params)[0], "unseen": theirs.asked(params)[0]}
+
+        found = mine.kept("candidates", range(len(seen.experts)), settings, compute)
+        for part, tensors in coded.items():
+            tensors.append(found[part])
+    fitted = seen.decoder.fit(seen.answers(coded["seen"]))
+    answers = unseen.answers(coded["unseen"])
     return unseen.scored(
-        answers, [fitted.decode(answers.coded, answers.others(i), i) for i in range(len(seen.experts))]
+        answers, [fitted.decode(answers.arrived, answers.others(i), i) for i in range(len(seen.experts))]
     )
 
 

@@ -14,8 +14,8 @@ from coin.report.runs import IGNORED, TRAINING, Run, settings_of
 AS_THE_PAPER = IGNORED | {"model", "model.weights", "model.stride_in_1x1", "samples", "beta", "code.track", TRAINING}
 
 # The order of rows: the paper's codes as the paper has them, then ours.
-CODES = ["base", "average", "task_arithmetic", "regmean", "regmean_conv", "distillation", "coin", "coin_scaled",
-         "coin_balanced", "coin_kfac", "matched", "coin_refined"]  # fmt: skip
+CODES = ["base", "average", "task_arithmetic", "ties", "dare", "tsv", "iso", "regmean", "regmean_conv", "distillation",
+         "coin", "coin_scaled", "coin_balanced", "coin_kfac", "matched", "coin_refined", "parity"]  # fmt: skip
 DECODERS = ["direct", "analytic", "ridge", "features", "alone"]
 
 

@@ -37,6 +37,10 @@ class Service:
 
 def policy_of(coded: Coded) -> CodedPolicy:
     """What a run's decoder needs: the coded answer alone, or the others' too."""
+    if len(coded.networks) != 1:
+        raise ValueError(
+            f"the run has {len(coded.networks)} coded networks; one is served, so run encode.py with coded=1"
+        )
     return CodedPolicy(coded.experts, alone=getattr(coded.decoder, "alone", False))
 
 

@@ -53,7 +53,7 @@ class Ingress:
         self.router = Router(
             front.policy,
             servers,
-            coded,
+            self.learner.decode,
             (RayActorError,),
             front.serving.percentile,
             front.serving.patience,

@@ -2,8 +2,8 @@
 
 python -m coin.serving.load http://127.0.0.1:8000 plan.json outcome.json
 
-The plan is {"traffic": the fields of a Traffic, "experts": names, "inputs": [an image each, sent in turn], "labels"}; the
-outcome has, of each query, its scheduled arrival, its latency from then (null: it failed), its source and its status.
+The plan is {"traffic": the fields of a Traffic, "experts": names, "inputs": [an image each, sent in turn], "labels"};
+the outcome has, of each query, its scheduled arrival, its latency from then (null: it failed), its source and its status.
 """
 
 import asyncio
@@ -25,10 +25,13 @@ async def send(address: str, plan: dict[str, Any]) -> list[dict[str, Any]]:
 
         async def query(number: int, due: float, wanted: tuple[str, ...]) -> None:
             which = number % len(plan["inputs"])
-            body = {"inputs": [plan["inputs"][which]], "expert": wanted[0] if len(wanted) == 1 else "all"}
+            body: dict[str, Any] = {
+                "inputs": [plan["inputs"][which]],
+                "expert": wanted[0] if len(wanted) == 1 else "all",
+            }
             if "labels" in plan:
                 body["labels"] = [plan["labels"][which]]
-            told = {"arrival": due, "latency": None, "source": None, "status": 0, "wanted": len(wanted)}
+            told: dict[str, Any] = {"arrival": due, "latency": None, "source": None, "status": 0, "wanted": len(wanted)}
             try:
                 async with session.post(address + "/predict", json=body) as answer:
                     said = await answer.json()

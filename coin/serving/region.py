@@ -8,8 +8,8 @@ With N experts and one more server, demand λ (queries a second for each expert)
     coded, alone              iff  Σ (λ_i − μ)⁺ ≤ μ
     a spare with all models   iff  Σ (λ_i − μ)⁺ ≤ μ
 
-The third: of expert i's queries a rate r_i is decoded, R = Σ r_i in all, each at the cost of one job of the coded server
-and of every other expert, so expert i does λ_i − r_i + (R − r_i) ≤ μ, that is r_i ≥ ½ (λ_i + R − μ)⁺, and R is at most μ.
+The third: of expert i's queries a rate r_i is decoded, R = Σ r_i in all, each at the cost of one job of the coded
+server and of every other expert, so expert i does λ_i − r_i + (R − r_i) ≤ μ: r_i ≥ ½ (λ_i + R − μ)⁺, and R ≤ μ.
 The fourth: a decoded query costs one job of the coded server and nobody else's. So expert i does λ_i − r_i ≤ μ, that is
 r_i ≥ (λ_i − μ)⁺, and Σ r_i ≤ μ. A spare that holds all N models has the same region, with N times the memory and exact
 answers; what is not alone pays for memory with the others' time.

@@ -2,19 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from coin.lab.coded import Coded
 from coin.serving.deadlines import Deadline
 from coin.serving.flight import Action, Cancel, Finish, Flight, Send, Tower, Wake
 from coin.serving.policies import CODED, DECODED, DROPPED, Call, Policy
 
 Dead = tuple[type[Exception], ...]
+Decode = Callable[[dict[str, torch.Tensor], str], torch.Tensor]  # of the answers, for who is missing
 
 
 @dataclass
@@ -40,13 +40,13 @@ class Router:
         self,
         policy: Policy,
         servers: Mapping[str, Any],
-        coded: Coded | None,
+        decode: Decode,
         dead: Dead,
         percentile: float = 95.0,
         patience: float = 10.0,
     ):
         self.tower = Tower(policy, lambda: Deadline(percentile))
-        self.servers, self.coded, self.dead, self.patience = servers, coded, dead, patience
+        self.servers, self.decode, self.dead, self.patience = servers, decode, dead, patience
         self.gone: Dead = (asyncio.TimeoutError, *dead)
         self.asked = 0
         self.background: set[asyncio.Task[None]] = set()
@@ -88,9 +88,9 @@ class Router:
     def outputs(self, end: Finish, answers: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         found = {}
         for name, source in end.sources.items():
-            if source == DECODED and self.coded is not None:
+            if source == DECODED:
                 there = {model: torch.from_numpy(rows.copy()) for model, rows in answers.items() if model != name}
-                found[name] = self.coded.decode(there, name).numpy()
+                found[name] = self.decode(there, name).numpy()
             elif source != DROPPED:
                 found[name] = answers[name if name in answers else CODED]
         return found

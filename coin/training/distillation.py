@@ -11,8 +11,7 @@ from typing import Literal
 
 import lightning as L
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import nn
 
 from coin import parameters
 from coin.codes.code import Code
@@ -22,11 +21,10 @@ from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.recipes import Recipe
 from coin.problem.tuning import Tuner
-from coin.training.batch_norm import batch_norms
-from coin.training.data.images import Batch, Batches, Images
-from coin.training.trainers import Trainers
+from coin.training.prediction import Inputs
+from coin.training.students import Point, Student, StudentData, check_training, train_student
 
-Point = dict[str, float]  # what is told of an epoch
+HISTORY = ("train_nda", "coding_loss", "test_nda", "unseen_loss")  # what may be told of an epoch
 
 
 @dataclass
@@ -54,12 +52,7 @@ class Distillation(Code):
     def __post_init__(self) -> None:
         if self.start not in ("base", "average") and not isinstance(self.start, Code):
             raise ValueError(f"code.start={self.start}: must be base, average or a code")
-        if self.epochs < 1 or self.batch_size < 1:
-            raise ValueError(f"code.epochs={self.epochs}, code.batch_size={self.batch_size}: must be at least 1")
-        if not self.learning_rate > 0 or not self.weight_decay >= 0:
-            raise ValueError(
-                f"code.learning_rate={self.learning_rate}: must be positive, the weight decay not negative"
-            )
+        check_training(self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
         if self.folds < 0 or self.folds == 1:
             raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to train for all epochs")
 
@@ -91,7 +84,7 @@ class Distillation(Code):
         if isinstance(self.start, Code):
             tuned = self.tuner.tune(self.start, coding)
             self.chosen = tuned.hyperparameters
-            return tuned.params
+            return tuned.params[0]
         return coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
 
     def trained(self, coding: Coding, start: Parameters) -> Parameters:
@@ -131,81 +124,17 @@ class Distillation(Code):
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
         module = Student(student, self.learning_rate, self.weight_decay, scores)
-        data = StudentData(torch.cat(list(coding.batches)), target, self.batch_size, self.seed)
-        make = self.trainer or default_trainer
-        trainer = make(max_epochs=epochs, max_steps=-1, logger=False, enable_checkpointing=False)
-        module.train()
-        trainer.fit(module, datamodule=data)
-        if trainer.interrupted:
-            raise KeyboardInterrupt
-        return {name: p.clone() for name, p in parameters.trainable(student.eval()).items()}, module.history
+        data = StudentData([Inputs(torch.cat(list(coding.batches)))], target, self.batch_size, self.seed)
+        return train_student(module, data, epochs, self.trainer), module.history
 
     def epoch_scores(self, coding: Coding) -> Callable[[nn.Module], Point]:
         analytic = replace(coding, decoder=Analytic())
 
         def score(network: nn.Module) -> Point:
-            found = analytic.score(analytic.answers(parameters.trainable(network)))
+            found = analytic.score(analytic.answers(analytic.asked([parameters.trainable(network)])))
             record = {"train_nda": found.nda, "coding_loss": found.coding_loss}
             if self.track and coding.test_score:
                 record["test_nda"] = coding.test_score(network, self.track)
             return record
 
         return score
-
-
-HISTORY = ("train_nda", "coding_loss", "test_nda", "unseen_loss")  # what may be told of an epoch
-
-
-class StudentData(L.LightningDataModule):
-    """The P samples and what a student shall say of them; each rank gets its slice of every batch."""
-
-    def __init__(self, inputs: Tensor, target: Tensor, batch_size: int, seed: int):
-        super().__init__()
-        self.samples, self.batch_size, self.seed = Images(inputs, target), batch_size, seed
-
-    def train_dataloader(self) -> DataLoader[Batch]:
-        assert self.trainer is not None
-        rank, ranks = self.trainer.global_rank, self.trainer.world_size
-        batches = Batches(len(self.samples), self.batch_size, self.seed, rank, ranks)
-        return DataLoader(self.samples, sampler=batches, batch_size=None)
-
-
-class Student(L.LightningModule):
-    def __init__(
-        self, network: nn.Module, learning_rate: float, weight_decay: float, scores: Callable[[nn.Module], Point]
-    ):
-        super().__init__()
-        self.network, self.learning_rate, self.weight_decay, self.scores = network, learning_rate, weight_decay, scores
-        self.history: list[Point] = []
-
-    def train(self, mode: bool = True) -> "Student":
-        super().train(mode)
-        for module in batch_norms(self.network):
-            module.eval()
-        return self
-
-    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        inputs, target = batch
-        errors: Tensor = (self.network(inputs) - target).square().sum(1)
-        loss = errors.mean() if len(errors) else errors.sum()  # a rank may have no sample of a small last batch
-        if self.trainer.world_size > 1:
-            # DDP averages over ranks, the batch's mean is over samples
-            count = torch.as_tensor(self.all_gather(torch.tensor(float(len(errors)), device=self.device))).sum()
-            loss = errors.sum() * self.trainer.world_size / count
-        self.log("distillation/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(inputs))
-        return loss
-
-    def on_train_epoch_end(self) -> None:
-        self.eval()
-        with torch.no_grad():
-            found = self.scores(self.network)
-        self.train()
-        self.history.append(found)
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        params = [p for p in self.network.parameters() if p.requires_grad]
-        fused = not self.trainer.gradient_clip_val  # in mixed precision the two exclude each other
-        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
-
-
-default_trainer = Trainers({"accelerator": "auto", "devices": 1, "enable_model_summary": False})

@@ -1,4 +1,4 @@
-"""The P samples: P' = P/N from each expert's training set, without replacement, seeded."""
+"""The P samples, P' = P/N from each expert's training set, without replacement, seeded; and queries beside them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -45,14 +45,50 @@ def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
                 f"samples={samples}: {share} from {d.name} ({d.split}), which has {len(d.train_set)} training images; "
                 f"at most {len(data) * min(len(e.train_set) for e in data if e.train_set)} in all"
             )
-        source = f"{seed}/{d.name}/{d.split}"
-        seen[source] = seen.get(source, -1) + 1  # experts of one data set get different samples
-        digest = hashlib.sha256(f"{source}/{seen[source]}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-        chosen = torch.randperm(len(d.train_set), generator=generator)[:share]
-        images, targets = d.train_set[chosen]
+        images, targets = d.train_set[order_of(d, len(d.train_set), seed, seen)[:share]]
         inputs.append(d.transform(images))
         labels.append(targets)
         owners.append(torch.full((share,), i))
     prepared = torch.cat(inputs).contiguous(memory_format=torch.channels_last)
     return Samples(prepared, torch.cat(labels), torch.cat(owners))
+
+
+def order_of(data: ImageData, count: int, seed: int, seen: dict[str, int]) -> Tensor:
+    """In which order its images are drawn; `seen` counts the data sets, so that experts of one get different images."""
+    source = f"{seed}/{data.name}/{data.split}"
+    seen[source] = seen.get(source, -1) + 1
+    digest = hashlib.sha256(f"{source}/{seen[source]}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    return torch.randperm(count, generator=generator)
+
+
+@dataclass
+class Queries:
+    """Unlabelled images of one expert's data, for the decoder alone; and which test images are left to be scored."""
+
+    images: Tensor  # raw
+    scored: Tensor | None = None  # None: all
+
+
+def draw_queries(data: Sequence[ImageData], calibration: int, samples: int, seed: int, traffic: bool) -> list[Queries]:
+    """So many an expert: training images that are not among the P samples, or, as `traffic`, images of one half of its
+    test set, of which the other half is scored."""
+    if not isinstance(calibration, int) or isinstance(calibration, bool) or calibration < 1:
+        raise ValueError(f"calibration={calibration}: must be a number of unlabelled queries an expert, 0 for none")
+    share = -(-samples // len(data))
+    found: list[Queries] = []
+    seen: dict[str, int] = {}
+    for d in data:
+        d.setup()
+        assert d.train_set is not None and d.test_set is not None
+        source = d.test_set if traffic else d.train_set
+        order = order_of(d, len(source), seed, seen)
+        free = order[: len(source) // 2] if traffic else order[share:]
+        if calibration > len(free):
+            kind = "half of the test images" if traffic else f"training images beside the {share} samples"
+            raise ValueError(
+                f"calibration={calibration}: {d.name} ({d.split}) has {len(free)} queries, {kind}; give at most as many"
+            )
+        scored = order[len(source) // 2 :].sort().values if traffic else None
+        found.append(Queries(source.images[free[:calibration]], scored))
+    return found

@@ -8,7 +8,18 @@ from torch import nn
 
 import coin
 from coin import parameters
-from coin.codes import Average, Coin, CoinKfac, Matched, RegMean, TaskArithmetic
+from coin.codes import (
+    Average,
+    Coin,
+    CoinKfac,
+    Dare,
+    Isotropic,
+    Matched,
+    RegMean,
+    TaskArithmetic,
+    TaskSingularVectors,
+    Ties,
+)
 from coin.decoding import decode
 from coin.fisher import diagonal_fisher
 from coin.problem.coding import Coding
@@ -19,7 +30,7 @@ from coin.training.distillation import Distillation
 @pytest.mark.parametrize("code", [Coin(0.01), Average()])
 def test_one_expert_codes_to_itself(code):
     problem = coding(1, [1.0])
-    for name, value in Tuner().tune(code, problem).params.items():
+    for name, value in Tuner().tune(code, problem).params[0].items():
         torch.testing.assert_close(value, problem.params[0][name])
 
 
@@ -54,7 +65,7 @@ def test_statistics_are_computed_once_for_all_candidates_and_beta_reuses_them():
     problem.beta = (0.9, 0.1)
     second = Tuner().tune(Coin(scale=None), problem)
     assert computed == problem.experts, "one of each expert"
-    assert not torch.equal(first.params["0.weight"], second.params["0.weight"])
+    assert not torch.equal(first.params[0]["0.weight"], second.params[0]["0.weight"])
 
 
 def test_a_base_that_experts_were_not_fine_tuned_from_is_refused():
@@ -121,6 +132,10 @@ def test_encode_for_people_with_their_own_networks():
 ALL = [
     Average(),
     TaskArithmetic(),
+    Ties(),
+    Dare(drop=0.5),
+    TaskSingularVectors(),
+    Isotropic(),
     RegMean(),
     RegMean(convolutions=True),
     Coin(),
@@ -143,8 +158,8 @@ def test_every_code_takes_three_experts_and_unequal_weights(code, beta):
         make=lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)),
     )
     tuned = Tuner().tune(code, problem)
-    assert parameters.shapes(tuned.params) == parameters.shapes(problem.params[0])
-    assert all(torch.isfinite(p).all() for p in tuned.params.values())
+    assert parameters.shapes(tuned.params[0]) == parameters.shapes(problem.params[0])
+    assert all(torch.isfinite(p).all() for p in tuned.params[0].values())
     best = max(c["nda"] for c in tuned.candidates)
     assert tuned.score.nda == best
     lowest = min(c["coding_loss"] for c in tuned.candidates if c["nda"] == best)
@@ -174,6 +189,11 @@ def test_task_arithmetic_is_the_papers_formula():
     ("make", "words"),
     [
         (lambda: TaskArithmetic(-1), "code.scale=-1"),
+        (lambda: Ties(0), "code.scale=0"),
+        (lambda: Isotropic(grid=[]), "empty grid"),
+        (lambda: Ties(keep=0), "code.keep=0"),
+        (lambda: Ties(keep=20), "code.keep=20"),
+        (lambda: Dare(drop=1), "code.drop=1"),
         (lambda: RegMean(1.5), "from 0 to 1"),
         (lambda: Distillation(epochs=0), "at least 1"),
         (lambda: Distillation(start="nowhere"), "base, average or a code"),

@@ -11,10 +11,11 @@ import coin
 from coin.codes import Average, Coin, Matched
 from coin.codes.layers import own_layers
 from coin.codes.lockstep import schedule_for
-from coin.codes.matched import LeastMove, Moved, Targets, layer_outputs, match_layers
+from coin.codes.matched import LeastMove, Targets, layer_outputs, match_layers
 from coin.decoders import Ridge
 from coin.parameters import load, trainable
 from coin.problem.coding import Coding
+from coin.problem.moved import Moved
 from coin.problem.tuning import Tuner
 
 
@@ -320,7 +321,7 @@ def test_candidates_are_judged_by_samples_they_were_not_fitted_on():
     tuned = Tuner("divergence").tune(code, problem)
     asked = Tuner("divergence", folds=3).tune(code, problem)
     assert [c["divergence"] for c in tuned.candidates] == pytest.approx([c["divergence"] for c in asked.candidates])
-    fitted = problem.score(problem.answers(code.encode(problem, scale=1.0, strength=1e-6)))
+    fitted = problem.score(problem.answers(problem.asked([code.encode(problem, scale=1.0, strength=1e-6)])))
     assert fitted.divergence < tuned.candidates[0]["divergence"] / 2
 
 

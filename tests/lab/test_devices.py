@@ -8,12 +8,13 @@ from torch import nn
 from coin import parameters
 from coin.codes import Average, Coin, TaskArithmetic, fisher_average
 from coin.codes.layers import own_layers
-from coin.codes.matched import LeastMove, Moved
+from coin.codes.matched import LeastMove
 from coin.codes.regmean import gram_matrices, scale_off_diagonal
-from coin.decoders import Analytic, Answers
-from coin.decoders.linear import Correction, FittedLinear
+from coin.decoders import Analytic
+from coin.decoders.maps import Choice, FittedLinear
 from coin.decoding import decode
 from coin.problem.coding import Coding
+from coin.problem.moved import Moved
 
 
 def network(device="cpu"):
@@ -44,8 +45,8 @@ def test_codes_compute_on_the_experts_device_whatever_is_kept_elsewhere(code, fa
 
 def test_answers_are_on_the_experts_device(fake, monkeypatch):
     problem = coding_on_cuda(monkeypatch, compute_outputs=lambda network, batches: torch.randn(8, 3))
-    answers = problem.answers(Average().encode(problem))
-    assert answers.coded.device.type == "cuda" and all(f.device.type == "cuda" for f in answers.experts)
+    answers = problem.answers(problem.asked([Average().encode(problem)]))
+    assert {f.device.type for f in [*answers.coded, *answers.experts.values()]} == {"cuda"}
     assert problem.owners.device.type == problem.labels.device.type == "cuda"
     fitted = Analytic().fit(answers)
     assert fitted.held_out(0).device.type == "cuda"
@@ -70,8 +71,8 @@ def test_inputs_of_matched_layers_are_moved_about_on_the_device(fake):
 
 
 def test_a_decoder_from_a_file_decodes_where_the_answers_are(fake):
-    correction = Correction(torch.randn(6, 3), torch.randn(3), torch.empty(0), 0.0)
-    fitted = FittedLinear((0.5, 0.5), 3, False, [correction] * 2)
+    fitted = FittedLinear(((0.5, 0.5),), 3, 3, False, {(0, True): Choice(1.0, 1.0, 1.0)})
+    fitted.maps[(0,), (1,), (0,)] = torch.randn(6, 3), torch.randn(3)
     answer, other = (torch.randn(8, 3, device="cuda") for _ in "ab")
     assert fitted.decode(answer, {1: other}, 0).device.type == "cuda"
     assert decode(answer, {1: other}, (0.5, 0.5), 0).device.type == "cuda"
@@ -83,4 +84,3 @@ def test_mixed_devices_are_what_these_tests_would_see(fake):
         torch.add(params[0]["w"], torch.randn(3))
     fishers = [{"w": torch.rand(3, device="cuda")}] * 2
     assert fisher_average(params, fishers, (0.5, 0.5), 0.1)["w"].device.type == "cuda"
-    assert Answers(params[0]["w"], [], ()).coded.device.type == "cuda"

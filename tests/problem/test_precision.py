@@ -104,8 +104,8 @@ def test_a_ridge_decoder_of_half_precision_answers_is_that_of_the_same_in_double
     torch.manual_seed(0)
     own = [torch.randn(60, 3).bfloat16() for _ in range(2)]
     coded = (0.5 * own[0].float() + 0.5 * own[1].float() + 0.3 * torch.randn(60, 3)).bfloat16()
-    half = Ridge().fit(Answers(coded, own, (0.5, 0.5)))
-    double = Ridge().fit(Answers(coded.double(), [f.double() for f in own], (0.5, 0.5)))
+    half = Ridge().fit(Answers([coded], dict(enumerate(own)), ((0.5, 0.5),)))
+    double = Ridge().fit(Answers([coded.double()], {i: f.double() for i, f in enumerate(own)}, ((0.5, 0.5),)))
     found, truth = half.decode(coded, {1: own[1]}, 0), double.decode(coded.double(), {1: own[1].double()}, 0)
     assert found.dtype == torch.bfloat16
     assert ((found.double() - truth).abs() <= 0.51 * torch.finfo(torch.bfloat16).eps * truth.abs() + 1e-5).all()

@@ -28,12 +28,12 @@ def test_cross_validation_judges_candidates_by_samples_they_were_not_made_from()
         seen, unseen = problem.part(torch.where(fold != k)[0]), problem.part(torch.where(fold == k)[0])
         fishers = [reference.diagonal_fisher(e, seen.batches) for e in problem.experts]
         params = reference.fisher_average(problem.params, fishers, problem.beta, 1e-5)
-        losses.append(unseen.score(unseen.answers(params)).divergence)
+        losses.append(unseen.score(unseen.answers(unseen.asked([params]))).divergence)
     assert tuned.candidates[0]["divergence"] == pytest.approx(sum(losses) / 3)
     best = min(tuned.candidates, key=lambda c: c["divergence"])
     assert tuned.hyperparameters["damping"] == best["damping"]
     whole = Coin().encode(problem, damping=best["damping"])
-    assert all(torch.equal(value, whole[name]) for name, value in tuned.params.items())
+    assert all(torch.equal(value, whole[name]) for name, value in tuned.params[0].items())
     with pytest.raises(ValueError, match="too few"):
         Tuner(folds=count).tune(Coin(), problem)
 

@@ -19,7 +19,7 @@ def test_distillation_learns_the_ensemble_and_leaves_a_history():
     assert len(losses) == 30 and losses[-1] < losses[0] < before
     assert tuned.score.coding_loss == pytest.approx(losses[-1])
     again = Tuner().tune(Distillation(epochs=30, learning_rate=1e-2), problem)
-    assert all(torch.equal(value, again.params[name]) for name, value in tuned.params.items())
+    assert all(torch.equal(value, again.params[0][name]) for name, value in tuned.params[0].items())
     closer = Distillation(epochs=1, learning_rate=1e-9, start="average")
     average = Average().encode(problem)
     for name, value in closer.encode(problem).items():
