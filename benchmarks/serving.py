@@ -104,8 +104,8 @@ def with_delays() -> Measured:
     return replace(measured(), delays=np.array(json.loads((PAGE / "delays.json").read_text())))
 
 
-def simulate() -> None:
-    """The whole grid; then load, N, and skewed and moving traffic, at the faults that the goals name."""
+def simulate(most: float = 1e9) -> None:
+    """The whole grid; then load, N, skewed and moving traffic. Goes on where it stopped, for at most so many cells."""
     cells = []
     for ensembles in (ENSEMBLES, ROUTED):
         policies = [name for name in SIMULATED if ensembles or name not in ("drop the last", "merged alone")]
@@ -125,13 +125,14 @@ def simulate() -> None:
     for moving in (None, 20.0):
         for fault in ("no faults", "1 % ×10"):
             cells += [Cell(policy=p, fault=fault, ensembles=ROUTED, skew=4.0, moving=moving) for p in SIMULATED[:8]]
-    known, found = measured(), []
-    for i, cell in enumerate(cells):
-        found.append(cell.simulate(known))
-        if i % 25 == 24:
-            print(f"{i + 1} of {len(cells)}", flush=True)
-            keep("T3.jsonl", found)
-    keep("T3.jsonl", found)
+    file = PAGE / "T3.jsonl"
+    found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = [{key: told[key] for key in vars(cells[0])} for told in found]
+    left = [cell for cell in cells if vars(cell) not in done]
+    for cell in left[: int(most)]:
+        found.append(cell.simulate(measured()))
+        keep(file.name, found)
+    print(f"{len(found)} of {len(cells)} cells", flush=True)
 
 
 def keep(name: str, found: Sequence[Mapping[str, Any]]) -> None:

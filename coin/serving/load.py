@@ -3,7 +3,7 @@
 python -m coin.serving.load http://127.0.0.1:8000 plan.json outcome.json
 
 The plan is {"traffic": the fields of a Traffic, "experts": names, "inputs": [an image each, sent in turn], "labels"};
-the outcome has, of each query, its scheduled arrival, its latency from then (null: it failed), its source and its status.
+the outcome has, of each query, its scheduled arrival, its latency from then (null: it failed), source and status.
 """
 
 import asyncio
