@@ -55,8 +55,8 @@ class Ingress:
             servers,
             self.learner.decode,
             (RayActorError,),
-            front.serving.percentile,
-            front.serving.patience,
+            percentile=front.serving.percentile,
+            patience=front.serving.patience,
         )
         self.counted = Counter("coin_answers", "answers by source", ("source",))
         self.timed = Histogram(
