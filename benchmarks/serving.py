@@ -19,6 +19,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -33,7 +34,7 @@ import torch
 from coin.lab.coded import load, load_expert
 from coin.serving.cells import Cell, Measured, hardware
 from coin.serving.engine import Service, service
-from coin.serving.faults import Faults, Trace, random_kills
+from coin.serving.faults import Faults, Kill, Trace, random_kills
 from coin.serving.policies import CODED, Policy
 from coin.serving.report import write
 from coin.serving.samples import samples_of
@@ -162,7 +163,7 @@ def drawn(policy: Policy, cell: Cell, known: Measured, trace: Trace) -> dict[str
     return made
 
 
-def run_engine(cell: Cell, known: Measured, traffic: Traffic, kills: Sequence[Any] = ()) -> list[dict[str, Any]]:
+def run_engine(cell: Cell, known: Measured, traffic: Traffic) -> list[dict[str, Any]]:
     policy = cell.chosen()
     slow = Faults(cell.trace(known, 0).faults.probability, cell.trace(known, 0).faults.factor)
     workers = drawn(policy, cell, known, Trace(slow, known.service, traffic.queries, traffic.seed))
@@ -202,7 +203,7 @@ def engine(*wanted: str) -> None:
     for word in wanted or ("ensemble:none", "ensemble:coded, at once", "routed:none", "routed:coded, late"):
         kind, policy, *rest = word.split(":")
         fault, load_ = (rest + ["1 % ×10", "0.2"][len(rest) :])[:2]
-        cell = Cell(policy=policy, fault=fault, ensembles=kind == "ensemble", load=float(load_), queries=4000)
+        cell = Cell(policy=policy, fault=fault, ensembles=kind == "ensemble", load=float(load_), queries=2500)
         traffic = cell.traffic(known, 0)
         result = {"tier": "T2", **vars(cell), "seeds": 1, **told_of(run_engine(cell, known, traffic))}
         twin = cell.simulate(known, (0, 1, 2))
@@ -213,26 +214,28 @@ def engine(*wanted: str) -> None:
 
 
 def networks() -> None:
-    """T1: real networks at low load; one expert is killed at 20 s, the coded server at 35 s, the router at 50 s."""
-    facts = load(RUN).facts
-    found = samples_of(facts, "data", 100)
-    experts = [*found]
-    plan = {"inputs": [found[experts[0]]["inputs"][i] for i in range(100)]}
-    traffic = Traffic(20.0, 1300)
+    """T1: real networks at low load; an expert is killed after 22 s, the coded server after 37 s."""
+    found = samples_of(load(RUN).facts, "data", 100)
+    first, *_ = experts = [*found]
     with service(RUN, Serving(port=0, admin=True)) as served:
-        import threading
-
-        def kill(server: str) -> None:
-            body = json.dumps({"server": server}).encode()
-            headers = {"X-Token": str(served.token), "Content-Type": "application/json"}
-            urllib.request.urlopen(urllib.request.Request(served.address + "/admin/kill", body, headers), timeout=20)
-
-        timers = [threading.Timer(at, kill, [server]) for server, at in ((experts[0], 22.5), (CODED, 37.5))]
-        for timer in timers:
-            timer.start()
-        outcome = sent(served, traffic, experts, **plan)
+        kill_at(served, (Kill(first, 22.5), Kill(CODED, 37.5)))
+        outcome = sent(served, Traffic(20.0, 1300), experts, inputs=found[first]["inputs"])
     keep("T1.jsonl", outcome)
     print(told_of(outcome))
+
+
+def kill_at(served: Service, kills: Sequence[Kill]) -> None:
+    """Each in so many seconds from now, by the admin call of the service."""
+
+    def kill(server: str) -> None:
+        body = json.dumps({"server": server}).encode()
+        headers = {"X-Token": str(served.token), "Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(served.address + "/admin/kill", body, headers), timeout=20)
+
+    for planned in kills:
+        timer = threading.Timer(planned.at, kill, [planned.server])
+        timer.daemon = True
+        timer.start()
 
 
 def learning() -> None:
@@ -334,24 +337,13 @@ def malformed(address: str, good: bytes, rng: random.Random, number: int) -> url
 
 def soak(minutes: float = 10.0) -> None:
     """Real networks, 25 queries a second, a random kill every 20 s."""
-    facts = load(RUN).facts
-    found = samples_of(facts, "data", 100)
-    experts = [*found]
-    traffic = Traffic(25.0, int(25 * 60 * minutes))
+    found = samples_of(load(RUN).facts, "data", 100)
+    first, *_ = experts = [*found]
     with service(RUN, Serving(port=0, admin=True)) as served:
-        import threading
-
-        def kill(server: str) -> None:
-            body = json.dumps({"server": server}).encode()
-            headers = {"X-Token": str(served.token), "Content-Type": "application/json"}
-            urllib.request.urlopen(urllib.request.Request(served.address + "/admin/kill", body, headers), timeout=20)
-
-        for planned in random_kills([*experts, CODED], 20.0, 60 * minutes):
-            timer = threading.Timer(planned.at, kill, [planned.server])
-            timer.daemon = True
-            timer.start()
-        outcome = sent(served, traffic, experts, inputs=found[experts[0]]["inputs"])
-    result = {"minutes": minutes, "sent": len(outcome), **told_of(outcome)}
+        kills = random_kills([*experts, CODED], 20.0, 60 * minutes)
+        kill_at(served, kills)
+        outcome = sent(served, Traffic(25.0, int(25 * 60 * minutes)), experts, inputs=found[first]["inputs"])
+    result = {"minutes": minutes, "kills": len(kills), "sent": len(outcome), **told_of(outcome)}
     (PAGE / "soak.json").write_text(json.dumps(result) + "\n")
     print(result)
 
