@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from coin.decoders import Fitted, from_tensors
 from coin.decoders.analytic import FittedAnalytic
 from coin.generator import Generator
-from coin.lab.store import save_tensors
+from coin.lab.store import Store, save_tensors
 from coin.parameters import Parameters
+from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
-from coin.training.models import model_of, network_of
+from coin.training.models import model_of, network_of, read_state_dict
 
 KEY = "coin"  # of the metadata
 
@@ -102,6 +103,21 @@ def load(folder: str | Path) -> Coded:
     if facts["features"]:
         networks = [WithFeatures(network).eval() for network in networks]
     return Coded(networks, fitted, [expert["name"] for expert in facts["experts"]], generator, facts)
+
+
+def load_expert(folder: str | Path, name: str) -> nn.Module:
+    """An expert that a run has coded, from where it lay then; refused if it is another one by now."""
+    facts = load(folder).facts
+    known = {expert["name"]: expert for expert in facts["experts"]}
+    if name not in known:
+        raise ValueError(f"expert {name}: the experts are {', '.join(known)}")
+    path = Path(known[name]["path"])
+    if not path.exists():
+        raise ValueError(f"expert {name} is not at {path} any longer; run encode.py again, or bring it back")
+    tensors = Store.read(path).tensors() if path.is_dir() else read_state_dict(path, f"expert {name} ({path})")
+    if digest_of(*(tensors[key] for key in sorted(tensors))) != known[name]["sha256"]:
+        raise ValueError(f"expert {name} ({path}) is not the one that was coded; run encode.py again")
+    return network_of(model_of(facts["model"]), tensors, facts["num_classes"])
 
 
 def read(path: Path) -> tuple[Parameters, dict[str, str]]:

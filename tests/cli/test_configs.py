@@ -11,10 +11,12 @@ from coin.cli.configs import CONF, arguments, classes_in
 from coin.problem.recipes import recipe_of
 
 GROUPED = sorted(p.relative_to(CONF) for p in CONF.rglob("*.yaml") if p.parent != CONF and "hydra" not in p.parts)
-INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer", "decoder", "tuning")
+INSTANTIATED = ("code", "data", "finetune", "fisher", "model", "pretraining", "trainer", "decoder", "tuning", "serve")
 
 
 def script_for(path: Path) -> str:
+    if path.parts[0] == "serve":
+        return "serve"
     return "train" if path.parts[0] in ("data", "finetune") else "encode"
 
 
@@ -86,7 +88,8 @@ def test_a_config_makes_what_the_class_makes_by_itself(path):
 @pytest.mark.parametrize("path", [p for p in CONF.rglob("*.yaml") if "hydra" not in p.parts], ids=lambda p: p.name)
 def test_every_file_opens_with_the_command_that_runs_it(path):
     first = next(line for line in path.read_text().splitlines() if not line.startswith("# @package"))
-    assert first.removeprefix("# srun").lstrip("# ").startswith(("python train.py", "python encode.py")), path
+    commands = ("python train.py", "python encode.py", "python serve.py")
+    assert first.removeprefix("# srun").lstrip("# ").startswith(commands), path
 
 
 def test_the_paper_recipe():

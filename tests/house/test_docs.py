@@ -28,7 +28,7 @@ SPEC = [
 ]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.M)
-COMMAND = re.compile(r"python +(train|encode)\.py\b((?:\\\n|[^\n`#;&])*)")
+COMMAND = re.compile(r"python +(train|encode|serve)\.py\b((?:\\\n|[^\n`#;&])*)")
 SETTINGS = re.compile(r"`((?:[a-z_][\w./]*=[^\s`(]+ ?)+)`")  # `fisher=probes fisher.probes=10`
 PLACEHOLDER = re.compile(r"[A-Z]+|…")  # sweeps=NAME
 
@@ -98,7 +98,7 @@ COMMANDS = sorted({(script, chosen) for _, script, chosen in commands() if chose
 
 
 def test_there_are_commands():
-    assert {script for script, _ in COMMANDS} == {"train", "encode"} and len(COMMANDS) > 10
+    assert {script for script, _ in COMMANDS} == {"train", "encode", "serve"} and len(COMMANDS) > 10
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def configs():
     variants = [f"code={path.stem}" for path in (CONF / "code").glob("*.yaml")]
     variants += ["experiment=cifar10_mnist", "experiment=image_folder_splits", "fisher=probes"]
     variants += ["decoder=alone", "logger=mlflow"]
-    return [composed("train"), *(composed("encode", variant) for variant in variants)]
+    return [composed("train"), composed("serve"), *(composed("encode", variant) for variant in variants)]
 
 
 @pages()

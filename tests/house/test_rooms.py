@@ -14,6 +14,7 @@ ROOMS = {
     "lab": 4,
     "report": 4,
     "dashboard": 4,
+    "serving": 4,
     "cli": 5,
 }
 FILES = sorted(path.relative_to(ROOT / "coin") for path in (ROOT / "coin").rglob("*.py"))

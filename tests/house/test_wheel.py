@@ -34,8 +34,8 @@ def test_it_holds_every_module_config_and_sweep(installed):
         for path in (ROOT / folder).rglob("*.py" if folder == "coin" else "*.yaml"):
             name = str(path.relative_to(ROOT))
             assert (name if folder == "coin" else f"coin/{name}") in held, name
-    web = {str(path.relative_to(ROOT)) for path in (ROOT / "coin" / "report" / "web").iterdir()}
-    assert len(web) > 2 and web <= held
+    web = {str(path.relative_to(ROOT)) for path in (ROOT / "coin").glob("*/web/*")}
+    assert len(web) > 6 and web <= held
 
 
 def test_its_commands_run_in_an_empty_folder(installed, tmp_path, digits_run):

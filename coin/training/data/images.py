@@ -59,17 +59,21 @@ class ImageData(Data):
 
     def transform(self, raw: Tensor) -> Tensor:
         """uint8 (samples, 1 or 3, h, w) to what a network reads: padded, resized, three channels, normalised."""
-        x = raw.float().div_(255)
-        if self.padding:
-            x = F.pad(x, [self.padding] * 4)
-        if x.shape[-1] != self.image_size or x.shape[-2] != self.image_size:
-            x = F.interpolate(x, size=[self.image_size] * 2, mode="bilinear", antialias=True)
-        x = x.expand(-1, 3, -1, -1)
-        mean = torch.tensor(self.mean, device=x.device).view(1, 3, 1, 1)
-        std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1)
-        return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
+        return prepared(raw, **self.preparation())
 
     def preparation(self) -> dict[str, Any]:
         """What `transform` does, in numbers."""
         numbers = {"padding": self.padding, "mean": list(self.mean), "std": list(self.std)}
         return {"image_size": self.image_size, **numbers}
+
+
+def prepared(images: Tensor, *, image_size: int, padding: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """What `ImageData.transform` does, from the numbers that `preparation` tells."""
+    x = images.float().div_(255)
+    if padding:
+        x = F.pad(x, [padding] * 4)
+    if x.shape[-1] != image_size or x.shape[-2] != image_size:
+        x = F.interpolate(x, size=[image_size] * 2, mode="bilinear", antialias=True)
+    x = x.expand(-1, 3, -1, -1)
+    centre, scale = (torch.tensor(list(numbers), device=x.device).view(1, 3, 1, 1) for numbers in (mean, std))
+    return ((x - centre) / scale).contiguous(memory_format=torch.channels_last)
