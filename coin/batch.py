@@ -126,6 +126,11 @@ class Batch:
             return list(rows.values())
         return [row[mask != 0] if row.shape[:1] == mask.shape else row for row in rows.values()]
 
+    def by_length(self) -> list[int]:
+        """All samples, from the least to the most that the `attention_mask` tells of; in order where there is none."""
+        mask = self.tensors.get("attention_mask")
+        return list(range(len(self))) if mask is None else mask.flatten(1).sum(1).argsort(stable=True).tolist()
+
     def ask(self, network: nn.Module) -> Tensor:
         """The network's outputs, (samples, outputs), and a clear word for what is not."""
         named = {name: tensor for name, tensor in self.tensors.items() if name != UNNAMED}

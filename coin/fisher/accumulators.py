@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coin.fisher.graph import Use
 from coin.fisher.layout import Layout
 from coin.fisher.products import Direct, Pairs, Squares, pairs_is_cheaper
-from coin.fisher.rules import Elementwise, Lookup, Product, Rule, Split
+from coin.fisher.rules import Elementwise, Lookup, Product, Rule, Split, rules_for
 
 
 @dataclass
@@ -29,11 +30,14 @@ class Watch:
     seconds: float = 0.0
 
     def weighed(self, rows: Tensor) -> Tensor:
-        """(witnesses, …)"""
+        """(witnesses, …), from the rows of all samples."""
         start = time.perf_counter()
-        weighed = rows[self.samples] * self.coefficients.to(rows).view(-1, *[1] * (rows.ndim - 1))
+        weighed = self.weigh(rows[self.samples])
         self.seconds += time.perf_counter() - start
         return weighed
+
+    def weigh(self, own: Tensor) -> Tensor:
+        return own * self.coefficients.to(own).view(-1, *[1] * (own.ndim - 1))
 
 
 class Accumulator(abc.ABC):
@@ -108,13 +112,11 @@ class Elementwises(Accumulator):
         total: Tensor | int = 0  # (samples, parameter)
         parts = []
         for rule, layout, gradient in zip(self.rules, self.layouts, gradients, strict=True):
-            product = gradient if isinstance(rule.factor, float) and rule.factor == 1 else gradient * rule.factor
-            rows = layout.by_sample(product.detach().to(self.total.dtype), self.samples)
-            summed = [d + 1 for d, size in enumerate(rule.shape) if size == 1]
-            total = total + rows.sum(summed).reshape(self.samples, -1)
+            rows = rule.terms(gradient, self.split(layout)).to(self.total.dtype)
+            total = total + rows.sum(rule.summed).reshape(self.samples, -1)
             if self.watch is not None:
-                left = [d for d in range(1, rows.ndim) if d not in summed]
-                chosen = self.watch.weighed(rows).permute(0, *summed, *left)
+                left = [d for d in range(1, rows.ndim) if d not in rule.summed]
+                chosen = self.watch.weighed(rows).permute(0, *rule.summed, *left)
                 parts.append(chosen.reshape(len(chosen), -1, self.total.numel()))  # (witnesses, positions, parameter)
         assert isinstance(total, Tensor)
         squares = total.square_().sum(0)
@@ -177,7 +179,9 @@ class Lookups(Accumulator):
 KINDS: dict[type, type[Accumulator]] = {Product: Products, Elementwise: Elementwises, Lookup: Lookups}
 
 
-def accumulator_for(rules: Sequence[Rule], layouts: Sequence[Layout], samples: int, total: Tensor) -> Accumulator:
+def accumulator_for(uses: list[Use], layouts: Sequence[Layout], samples: int, total: Tensor) -> Accumulator:
+    rules = rules_for(uses, total)
+    assert rules is not None, "the plan is for this graph"
     return KINDS[type(rules[0])](rules, layouts, samples, total)
 
 

@@ -16,7 +16,7 @@ from coin.fisher.accumulators import Accumulator, accumulator_for
 from coin.fisher.directions import Directions, Exact
 from coin.fisher.graph import Graph, Node, read_graph
 from coin.fisher.plan import Growth, Plan, Planner, measure_growth, outputs_of
-from coin.fisher.rules import rules_for
+from coin.fisher.shared import Shared
 from coin.fisher.signals import Signals
 from coin.fisher.witnesses import Witnesses, check_independent
 
@@ -78,6 +78,7 @@ class DiagonalFisher:
         if self.plan is None or self.plan.undecided:
             self.plan = Planner(self.network, self.params, inputs, growth).plan(outputs, graph)
             self.plans[graph.digest] = self.plan
+        growth.read_made(graph, self.plan.shared, len(inputs))
         self.planning += time.perf_counter() - start
         self.accumulate_by_rules(inputs, outputs, graph, self.plan)
         if self.plan.general:
@@ -108,9 +109,8 @@ class DiagonalFisher:
                 if len(found) < len({use.node for use in uses[name]}):
                     continue  # several uses: their gradients are added up before they are squared
                 if name not in accumulators:
-                    rules = rules_for(uses[name], self.params[name])
-                    assert rules is not None, "the plan is for this graph"
-                    accumulators[name] = accumulator_for(rules, plan.layouts[name], len(inputs), totals[name])
+                    make = Shared if name in plan.shared else accumulator_for
+                    accumulators[name] = make(uses[name], plan.layouts[name], len(inputs), totals[name])
                     accumulators[name].watch = witnesses.watch if witnesses else None
                 accumulators[name].add([found[use.node] for use in uses[name]], count)
                 found.clear()
