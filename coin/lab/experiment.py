@@ -17,6 +17,7 @@ from coin.lab.store import Artifact, Store, digest_of_file
 from coin.lab.trial import Results, Trial
 from coin.problem.coding import check_beta
 from coin.problem.memory import Memory
+from coin.problem.statistics import Statistics
 from coin.problem.tuning import Tuner
 from coin.training.checkpoints import check_minutes
 from coin.training.models import Model, network_of
@@ -78,6 +79,7 @@ class Experiment:
     samples: int = 200  # P, over all experts
     beta: Sequence[float] | None = None  # equal
     seed: int = 0  # of the draw of the samples
+    batch_statistics: Statistics = "average"  # of BatchNorm in the coded network, where experts trained them
     stretch: float = 1.0  # experts become θ_0 + stretch (θ_i − θ_0)
     train_missing: bool = True
     save_coded: bool = True
@@ -100,6 +102,10 @@ class Experiment:
             problems.attempt(self.model.check, d)
         if not (isinstance(self.stretch, int | float) and math.isfinite(self.stretch)):
             problems.add(f"stretch={self.stretch}: must be a number; 1 leaves the experts as they are")
+        if self.batch_statistics not in ("average", "samples"):
+            problems.add(f"batch_statistics={self.batch_statistics}: must be average or samples")
+        if len({source.finetune.batch_norm for source in self.experts.values()}) > 1:
+            problems.add("finetune.batch_norm: experts that are coded together must have trained the same of BatchNorm")
         for name, source in self.experts.items():
             if source.path is not None and not Path(source.path).exists():
                 problems.add(f"experts.{name}.path={source.path}: no such file or folder; give an expert's or null")
@@ -120,6 +126,9 @@ class Experiment:
             experts = [self.expert(workshop, base, name, journal) for name in self.experts]
         if self.stretch != 1:
             experts = [stretched(expert, theta_0, self.stretch) for expert in experts]
+        trained = any(source.finetune.batch_norm == "trained" for source in self.experts.values())
+        statistics: Statistics = self.batch_statistics if trained else "equal"
+        setting = {"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)}
         trial = Trial(
             store=self.store,
             experts=experts,
@@ -131,7 +140,8 @@ class Experiment:
             samples=self.drawn,
             seed=self.seed,
             make_trainer=self.coding_trainer,
-            setting={"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)},
+            setting=setting if statistics == "equal" else {**setting, "statistics": statistics},
+            batch_statistics=statistics,
             memory=memory,
             journal=journal,
         )
@@ -194,7 +204,7 @@ class Experiment:
             if journal:
                 journal.used(kept("expert", made))
         say(f"expert {name}: {path}")
-        return load_expert(name, path, self.model, base, source.data)
+        return load_expert(name, path, self.model, base, source.data, batch_norm=source.finetune.batch_norm)
 
     def contents(self) -> dict[str, str]:
         """What lies where the paths of its config point, by the path's key: moved data are the same data."""

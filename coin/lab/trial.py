@@ -27,6 +27,7 @@ from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.recipes import Recipe, lasts
+from coin.problem.statistics import Statistics, may_differ
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.sets import Data
 from coin.training.prediction import Asking, Inputs
@@ -58,6 +59,7 @@ class Trial:
     seed: int
     make_trainer: MakeTrainer
     setting: Recipe  # what else an expert's outputs depend on: the architecture, the Trainer's precision
+    batch_statistics: Statistics = "equal"  # BatchNorm's, of the coded network
     memory: Memory = field(default_factory=Memory)
     journal: Journal = field(default_factory=Journal)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -66,7 +68,8 @@ class Trial:
     asked_for: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
-        check_alike([e.network for e in self.experts], [e.name for e in self.experts])
+        free = may_differ(self.experts[0].network, self.batch_statistics)
+        check_alike([e.network for e in self.experts], [e.name for e in self.experts], free)
         self.asking = Asking(self.make_trainer)
         self.device = self.asking.device
         for network in (self.base, *(expert.network for expert in self.experts)):
@@ -121,6 +124,7 @@ class Trial:
             labels=drawn.labels,
             owners=drawn.owners,
             decoder=self.decoder,
+            batch_statistics=self.batch_statistics,
             remember=remember,
             compute_fisher=compute_fisher,
             compute_outputs=compute_outputs,

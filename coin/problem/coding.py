@@ -21,6 +21,7 @@ from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.recipes import Recipe, recipe_of
+from coin.problem.statistics import Statistics, may_differ, set_statistics
 
 T = TypeVar("T")
 Hyperparameters = dict[str, float]  # one of a code's candidates
@@ -72,6 +73,7 @@ class Coding:
     labels: Tensor | None = None
     owners: Tensor | None = None
     decoder: Decoder = field(default_factory=Analytic)
+    batch_statistics: Statistics = "equal"  # BatchNorm's, of a coded network
     remember: Remember = field(default_factory=remembering)
     compute_fisher: Callable[[nn.Module, Sequence[Plain], Directions], Parameters] = diagonal_fisher
     compute_outputs: Callable[[nn.Module, Sequence[Plain]], Tensor] | None = None
@@ -82,13 +84,15 @@ class Coding:
 
     def __post_init__(self) -> None:
         self.beta = check_beta(self.beta, len(self.experts))
-        parameters.check_alike(self.experts)
+        free = may_differ(self.experts[0], self.batch_statistics)
+        parameters.check_alike(self.experts, may_differ=free)
         if self.base is not None:
-            parameters.check_origin(self.base, self.experts[0])
-        self.scratch = parameters.copy_of(self.experts[0])
+            parameters.check_origin(self.base, self.experts[0], free)
         self.batches = [Batch.of(batch).map(lambda tensor: tensor.to(self.device)).plain for batch in self.batches]
         self.labels = None if self.labels is None else self.labels.to(self.device)
         self.owners = None if self.owners is None else self.owners.to(self.device)
+        self.scratch = parameters.copy_of(self.experts[0])
+        self.network({})
 
     @property
     def device(self) -> torch.device:
@@ -154,7 +158,8 @@ class Coding:
 
     def network(self, params: Parameters) -> nn.Module:
         """The network with these parameters; valid until the next call, for it is one scratch network."""
-        return parameters.load(self.scratch, params)
+        network = parameters.load(self.scratch, params)
+        return set_statistics(network, self.batch_statistics, self.experts, self.beta, self.batches)
 
     def answers(self, params: Parameters) -> Answers:
         """What a coded network with these parameters, and the experts, say of the samples."""

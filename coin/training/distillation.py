@@ -22,8 +22,8 @@ from coin.parameters import Parameters, weighted_sum
 from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.recipes import Recipe
+from coin.problem.statistics import batch_norms
 from coin.problem.tuning import Tuner
-from coin.training.batch_norm import batch_norms
 from coin.training.data.sets import Batches, Examples, Labelled
 from coin.training.trainers import Trainers
 
@@ -128,7 +128,7 @@ class Distillation(Code):
         scores: Callable[[nn.Module], Point] = lambda network: {},
     ) -> tuple[Parameters, list[Point]]:
         """A student's parameters after so many epochs, and its scores after each of them."""
-        student = parameters.load(copy.deepcopy(coding.experts[0]), start)
+        student = copy.deepcopy(coding.network(start))
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
         module = Student(student, self.learning_rate, self.weight_decay, scores)
