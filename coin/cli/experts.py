@@ -17,7 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 SOURCE = "coin.lab.artifacts.Source"
 OPEN = "hydra/open"  # mappings that take keys which no file names: experts.split7.path
 PLACE = ("root", "image_size", "longest", "train", "test")  # what all experts take from `data`, where it is theirs
-SHARED = {"data": ("batch_size",), "finetune": ("epochs", "learning_rate", "weight_decay")}  # null: each one's own
+SHARED = {
+    "data": ("batch_size",),
+    "finetune": ("epochs", "learning_rate", "weight_decay", "batch_norm"),
+}  # null: each one's own
 
 
 def register(data: Mapping[str, Collection[str]]) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Made, Store, shortened
 from coin.problem.digests import digest_of
 from coin.problem.recipes import Recipe
-from coin.training.batch_norm import freeze_batch_norm
+from coin.training.batch_norm import Mode, freeze_batch_norm
 from coin.training.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
 from coin.training.data.sets import Data
 from coin.training.expert import ExpertModule, FineTuning
@@ -96,7 +96,7 @@ class Workshop:
             "base": base.key,
             "data": data.recipe(),
             "batch_size": data.batch_size,
-            "finetune": asdict(finetune),
+            "finetune": finetune.recipe(),
             "trainer": trainer_recipe(getattr(self.trainer, "settings", {})),
         }
         self.check_there("experts", name, recipe)
@@ -189,7 +189,9 @@ def model_origin(model: Model) -> str:
     return str(model.weights) if named else "".join(c if c.isalnum() else "_" for c in Path(str(model.weights)).stem)
 
 
-def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data: Data) -> Expert:
+def load_expert(
+    name: str, path: str | Path, model: Model, base: Artifact, data: Data, *, batch_norm: Mode = "frozen"
+) -> Expert:
     """An expert from a folder of a store, or from a state dict (.safetensors, or .pth read without unpickling)."""
     path = Path(path)
     if path.is_dir():
@@ -204,7 +206,7 @@ def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data:
         tensors = read_state_dict(path, f"experts.{name}.path={path}")
     else:
         raise ValueError(f"experts.{name}.path={path}: no such file or folder; give an expert's folder or state dict")
-    network = freeze_batch_norm(model.blank(classes_of(base)))
+    network = freeze_batch_norm(model.blank(classes_of(base)), batch_norm)
     missing = [key for key in network.state_dict() if key not in tensors]
     if missing:
         raise ValueError(f"expert {name} ({path}) lacks {parameters.listing(missing)}; is it of another architecture?")

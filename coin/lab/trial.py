@@ -23,6 +23,7 @@ from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.recipes import Recipe
+from coin.problem.statistics import Statistics, may_differ
 from coin.problem.training_set import TrainingSet
 from coin.problem.tuning import Tuned, Tuner
 from coin.training.data.sets import Data
@@ -63,9 +64,11 @@ class Trial:
     make_trainer: MakeTrainer
     ledger: Ledger
     queries: Sequence[Queries] = ()
+    batch_statistics: Statistics = "equal"  # BatchNorm's, of the coded network
 
     def __post_init__(self) -> None:
-        check_alike([e.network for e in self.experts], [e.name for e in self.experts])
+        free = may_differ(self.experts[0].network, self.batch_statistics)
+        check_alike([e.network for e in self.experts], [e.name for e in self.experts], free)
         self.asking = Asking(self.make_trainer)
         self.device = self.asking.device
         for network in (self.base, *(expert.network for expert in self.experts)):
@@ -86,7 +89,7 @@ class Trial:
             tests = [self.test_set(*of_one) for of_one in zip(self.experts, own, answers, strict=True)]
             evaluation = Evaluation(tests=tests, decoder=self.decoder, fitted=tuned.decoder, generator=self.generator)
             results = self.results(tuned, evaluation)
-        states = (coding.network(params).state_dict() for params in tuned.params)  # of one scratch network
+        states = (network.state_dict() for network in coding.networks(tuned.params))  # of one scratch network
         coded = [{name: tensor.clone() for name, tensor in state.items()} for state in states]
         return Finished(results, coded, tuned.decoder.tensors())
 
@@ -118,6 +121,7 @@ class Trial:
             labels=drawn.labels,
             owners=drawn.owners,
             decoder=self.decoder,
+            batch_statistics=self.batch_statistics,
             remember=remember,
             compute_fisher=compute_fisher,
             compute_outputs=compute_outputs,
@@ -155,9 +159,9 @@ class Trial:
     def coded_answers(self, coding: Coding, tuned: Tuned, advance: Advance) -> list[dict[int, Tensor]]:
         """For every expert's test set, what the coded networks' servers say of it, by number."""
         found: list[dict[int, Tensor]] = [{} for _ in self.experts]
-        for r, params in enumerate(tuned.params):
-            coded = WithFeatures(coding.network(params), required=self.decoder.features)
-            digest = digest_of(*params.values())
+        for r, network in enumerate(coding.networks(tuned.params)):
+            coded = WithFeatures(network, required=self.decoder.features)
+            digest = digest_of(*tuned.params[r].values())
             for i, expert in enumerate(self.experts):
                 advance(r * len(self.experts) + i, len(tuned.params) * len(self.experts))
                 found[i][r] = self.coded_answer(coded, digest, expert.data)
@@ -196,9 +200,9 @@ class Trial:
             for j, expert in enumerate(self.experts)
         }
         coded = []
-        for params in tuned.params:
-            network = WithFeatures(coding.network(params), required=self.decoder.features)
-            coded.append(torch.cat([self.asking.outputs(network, part).to(self.device) for part in inputs]))
+        for network in coding.networks(tuned.params):
+            asked = WithFeatures(network, required=self.decoder.features)
+            coded.append(torch.cat([self.asking.outputs(asked, part).to(self.device) for part in inputs]))
         owners = torch.cat([torch.full((len(part),), i) for i, part in enumerate(inputs)]).to(self.device)
         return self.decoder.fit(Answers(coded, experts, self.generator, owners))
 

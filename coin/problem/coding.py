@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -24,6 +24,7 @@ from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
 from coin.problem.moved import Moved, is_images
 from coin.problem.recipes import Recipe, recipe_of
+from coin.problem.statistics import Statistics, may_differ, set_statistics
 from coin.problem.training_set import TrainingSet
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class Coding:
     labels: Tensor | None = None
     owners: Tensor | None = None
     decoder: Decoder = field(default_factory=Analytic)
+    batch_statistics: Statistics = "equal"  # BatchNorm's, of a coded network
     remember: Remember = field(default_factory=remembering)
     compute_fisher: Callable[[nn.Module, Sequence[Plain], Directions], Parameters] = diagonal_fisher
     compute_outputs: Callable[[nn.Module, Sequence[Plain]], Tensor] | None = None
@@ -91,13 +93,15 @@ class Coding:
     def __post_init__(self) -> None:
         self.coded = check_generator(self.generator, None, None if self.generator else self.beta, len(self.experts))
         self.beta = self.coded[0]
-        parameters.check_alike(self.experts)
+        free = may_differ(self.experts[0], self.batch_statistics)
+        parameters.check_alike(self.experts, may_differ=free)
         if self.base is not None:
-            parameters.check_origin(self.base, self.experts[0])
-        self.scratch = parameters.copy_of(self.experts[0])
+            parameters.check_origin(self.base, self.experts[0], free)
         self.batches = [Batch.of(batch).map(lambda tensor: tensor.to(self.device)).plain for batch in self.batches]
         self.labels = None if self.labels is None else self.labels.to(self.device)
         self.owners = None if self.owners is None else self.owners.to(self.device)
+        self.scratch = parameters.copy_of(self.experts[0])
+        self.network({})
 
     @property
     def device(self) -> torch.device:
@@ -176,7 +180,8 @@ class Coding:
 
     def network(self, params: Parameters) -> nn.Module:
         """The network with these parameters; valid until the next call, for it is one scratch network."""
-        return parameters.load(self.scratch, params)
+        network = parameters.load(self.scratch, params)
+        return set_statistics(network, self.batch_statistics, self.experts, self.beta, self.batches)
 
     def rows(self) -> list["Coding"]:
         """The problem of each coded network by itself."""
@@ -193,9 +198,13 @@ class Coding:
         """The coded networks that a candidate makes, one a row."""
         return [code.encode(row, **hyperparameters) for row in self.rows()]
 
+    def networks(self, params: Sequence[Parameters]) -> Iterator[nn.Module]:
+        """The coded networks with these parameters, one after the other: each is valid until the next."""
+        return (row.network(p) for row, p in zip(self.rows(), params, strict=True))
+
     def asked(self, params: Sequence[Parameters]) -> list[Tensor]:
         """What coded networks with these parameters say of the samples, features and all."""
-        return [self.run(WithFeatures(self.network(p), required=self.decoder.features)) for p in params]
+        return [self.run(WithFeatures(n, required=self.decoder.features)) for n in self.networks(params)]
 
     def answers(self, coded: Sequence[Tensor]) -> Answers:
         """What coded networks have said of the samples, beside the experts."""

@@ -69,7 +69,7 @@ class Tuner:
         answers = coding.answers(coding.asked(params))
         score = coding.score(answers)
         table = [{**tried, **asdict(s)} for tried, s in zip(candidates, scores or [score], strict=True)]
-        fitted = coding.fitted(map(coding.network, params)) if coding.decoder.copies else coding.decoder.fit(answers)
+        fitted = coding.fitted(coding.networks(params)) if coding.decoder.copies else coding.decoder.fit(answers)
         return Tuned(chosen, params, fitted, score, table)
 
     def scores(self, code: Code, coding: Coding, candidates: Sequence[Hyperparameters]) -> list[Score]:

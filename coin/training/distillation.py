@@ -120,7 +120,7 @@ class Distillation(Code):
         scores: Callable[[nn.Module], Point] = lambda network: {},
     ) -> tuple[Parameters, list[Point]]:
         """A student's parameters after so many epochs, and its scores after each of them."""
-        student = parameters.load(copy.deepcopy(coding.experts[0]), start)
+        student = copy.deepcopy(coding.network(start))
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
         module = Student(student, self.learning_rate, self.weight_decay, scores)

@@ -1,6 +1,6 @@
 """Experts: a foundation model fine-tuned on one data set with BatchNorm frozen."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import lightning as L
 import torch
@@ -9,18 +9,24 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
 from coin.batch import Batch, Plain
-from coin.training.batch_norm import batch_norms, freeze_batch_norm
+from coin.problem.recipes import Recipe
+from coin.problem.statistics import batch_norms
+from coin.training.batch_norm import MODES, Mode, freeze_batch_norm
 from coin.training.data.sets import Labelled
 
 
 @dataclass
 class FineTuning:
-    """The paper's recipe for an expert: AdamW on the cross-entropy."""
+    """The paper's recipe for an expert: AdamW on the cross-entropy.
+
+    `batch_norm` is frozen, all of it; or its affine parameters are trained; or its statistics are too.
+    """
 
     epochs: int
     learning_rate: float = 1e-5
     weight_decay: float = 0.1
     seed: int = 0
+    batch_norm: Mode = "frozen"
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -29,19 +35,28 @@ class FineTuning:
             raise ValueError(f"finetune.learning_rate={self.learning_rate}: must be positive")
         if not self.weight_decay >= 0:
             raise ValueError(f"finetune.weight_decay={self.weight_decay}: must not be negative")
+        if self.batch_norm not in MODES:
+            raise ValueError(f"finetune.batch_norm={self.batch_norm}: must be one of {', '.join(MODES)}")
+
+    def recipe(self) -> Recipe:
+        """What was made before there was a choice keeps its name."""
+        told = asdict(self)
+        if self.batch_norm == "frozen":
+            del told["batch_norm"]
+        return told
 
 
 class ExpertModule(L.LightningModule):
-    """Fine-tunes `network`; its BatchNorm layers, affine and statistics, stay as they are bit by bit."""
+    """Fine-tunes `network`; what is frozen of its BatchNorm layers stays as it is bit by bit."""
 
     def __init__(self, network: nn.Module, num_classes: int, finetune: FineTuning):
         super().__init__()
-        self.network, self.finetune = freeze_batch_norm(network), finetune
+        self.network, self.finetune = freeze_batch_norm(network, finetune.batch_norm), finetune
         self.accuracy = MulticlassAccuracy(num_classes, average="micro")
 
     def train(self, mode: bool = True) -> "ExpertModule":
         super().train(mode)
-        for module in batch_norms(self.network):
+        for module in batch_norms(self.network) if self.finetune.batch_norm != "trained" else ():
             module.eval()  # running statistics are neither used up to date nor updated
         return self
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from coin import parameters
 from coin.batch import Batch, Plain
 from coin.parameters import Parameters
-from coin.training.batch_norm import batch_norms
+from coin.problem.statistics import batch_norms
 from coin.training.data.sets import Batches
 from coin.training.prediction import Inputs
 from coin.training.trainers import MakeTrainer, Trainers

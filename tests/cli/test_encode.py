@@ -11,6 +11,7 @@ from conftest import run_script, shown_in_the_readme
 from hydra.errors import ConfigCompositionException
 from safetensors.torch import load_file, save_file
 
+import coin
 from coin.lab.console import message
 
 EXPERT_KEYS = {"name", "accuracy", "decoded_accuracy", "nda"}
@@ -300,3 +301,11 @@ def test_a_limit_of_steps_is_the_experts_alone(digits_run, tmp_path):
         assert accuracy == pytest.approx(
             expert["accuracy"], abs=0.3
         )  # one of 449 images: other batches round otherwise
+
+
+@pytest.mark.parametrize("statistics", ["average", "samples"])
+def test_experts_that_trained_batch_norm_are_coded(tmp_path, statistics):
+    told = ["finetune.batch_norm=trained", "finetune.epochs=1", f"batch_statistics={statistics}", "code=average"]
+    finished = run_script("encode.py", *told, "logger=csv", f"hydra.run.dir={tmp_path}", "samples=40")
+    assert finished.code == 0, finished.err
+    assert coin.load(tmp_path).network.stem[1].running_mean.isfinite().all()

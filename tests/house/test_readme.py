@@ -13,7 +13,7 @@ def test_its_python_runs(capsys, digits_run, tmp_path, monkeypatch):
     (tmp_path / "outputs" / "encode" / "run").symlink_to(digits_run[0])
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
     assert "decoded" in capsys.readouterr().out

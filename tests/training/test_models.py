@@ -5,7 +5,8 @@ import torch
 from safetensors.torch import save_file
 from sentences import tiny_bert
 
-from coin.training.batch_norm import batch_norms, freeze_batch_norm
+from coin.problem.statistics import batch_norms
+from coin.training.batch_norm import freeze_batch_norm
 from coin.training.data import TREC, Digits
 from coin.training.models import HfText, ResNet, Small, SmallViT, Timm, Torchvision, model_of, network_of
 
