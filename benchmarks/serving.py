@@ -129,7 +129,7 @@ def simulate(most: float = 1e9) -> None:
     file = PAGE / "T3.jsonl"
     found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = [{key: told[key] for key in vars(cells[0])} for told in found]
-    left = [cell for cell in cells if vars(cell) not in done]
+    left = sorted((cell for cell in cells if vars(cell) not in done), key=lambda cell: cell.experts)
     for cell in left[: int(most)]:
         found.append(cell.simulate(measured()))
         keep(file.name, found)
