@@ -25,6 +25,7 @@ AXES = {"samples": "samples P", "damping": "damping λ", "scale": "scale α", "b
 NDA = "average NDA, %"
 MARKERS = "osD^v<>P*Xhp"
 STYLES = ["-", "--", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3))]
+MOST_LINES = 16  # in a panel
 COLORS = [f"C{i}" for i in range(10)]
 Panels = list[tuple[Axes, list[Cell]]]
 
@@ -57,8 +58,13 @@ def panels(groups: Sequence[list[Cell]], x: str, y: str = NDA, height: float = 3
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
     drawn = list(zip(axes.flat, groups, strict=False))
+    names = [cell_group[0].experiment for cell_group in groups]
     for axis, group in drawn:
-        axis.set(xlabel=x, ylabel=y, title=group[0].experiment)
+        title = group[0].experiment
+        if names.count(title) > 1:  # what else the cells of the panel have in common tells it
+            shared = set.intersection(*({c.decoder, *c.settings()} for c in group))
+            title = " ".join([title, *(part for part in [group[0].decoder, *group[0].settings()] if part in shared)])
+        axis.set(xlabel=x, ylabel=y, title=title)
         axis.grid(alpha=0.3)
     return figure, drawn
 
@@ -161,10 +167,13 @@ def errors(cells: Sequence[Cell]) -> Figure:
 
 def against(cells: Sequence[Cell], key: str) -> Figure:
     """Average NDA against one setting, a line for each combination of everything else: a colour a code, a style a
-    decoder. What has no value of the setting is drawn across, for comparison."""
+    decoder, or a panel of its own where lines are many. What has no value of the setting is drawn across, for comparison."""
     styles = looks(distinct(cell.decoder for cell in cells), STYLES)
     hues = looks(distinct(cell.code_without(key) for cell in cells), COLORS)
-    figure, drawn = panels(by_experiment(cells), AXES.get(key, key))
+    groups = by_experiment(cells)
+    if max(len({cell.label_without(key) for cell in group}) for group in groups) > MOST_LINES:
+        groups = [[c for c in g if c.decoder == d] for g in groups for d in distinct(c.decoder for c in g)]
+    figure, drawn = panels(groups, AXES.get(key, key))
     for axis, group in drawn:
         for cell in (cell for cell in group if math.isinf(cell.number(key))):
             label = cell.label if key in cell.variant else f"{cell.label}, no {key}"
@@ -186,23 +195,21 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
 
 
 def losses(cells: Sequence[Cell]) -> Figure:
-    """Average NDA against how many experts are missing: a line a decoder and setting, of the code that is best."""
-
-    def kind(cell: Cell) -> str:
-        return " ".join([cell.decoder, *cell.settings()])
-
-    cells = [cell for cell in cells if cell.missing()]
-    figure, drawn = panels(by_experiment(cells), "experts missing")
-    styles = looks(distinct(cell.decoder for cell in cells), STYLES)
-    hues = looks(distinct(map(kind, cells)), COLORS)
+    """Average NDA against how many experts are missing: a panel a setting, a line a decoder, of the code that is best
+    with one missing."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in (cell for cell in cells if cell.missing()):
+        groups.setdefault((cell.experiment, *cell.settings()), []).append(cell)
+    figure, drawn = panels(list(groups.values()), "experts missing")
+    decoders = distinct(cell.decoder for cell in cells)
+    hues, marks = looks(decoders, COLORS), looks(decoders, MARKERS)
     for axis, group in drawn:
-        best = {kind(cell): cell for cell in sorted(group, key=lambda cell: cell.nda()[0])}
+        best = {cell.decoder: cell for cell in sorted(group, key=lambda cell: cell.nda()[0])}
         for cell in sorted(best.values(), key=lambda cell: cell.row):
             x, y = zip(*((count, mean) for count, (mean, _) in cell.missing().items()), strict=True)
-            look: dict[str, Any] = {"color": hues[kind(cell)], "linestyle": styles[cell.decoder]}
-            axis.plot(x, y, marker="o", label=cell.label, **look)
+            axis.plot(x, y, marker=marks[cell.decoder], color=hues[cell.decoder], label=cell.name)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.legend(fontsize=6)
+        axis.legend(fontsize=7)
     return finish(figure)
 
 

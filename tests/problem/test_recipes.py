@@ -134,7 +134,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("value", REFUSED, ids=repr)
+@pytest.mark.parametrize("value", REFUSED, ids=lambda value: type(value).__name__)
 def test_what_cannot_be_keyed_is_refused(value):
     with pytest.raises(ValueError, match="cannot be told from another"):
         recipe_of(value)
