@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from coin import parameters
+from coin.batch import Batch
 from coin.codes import Average, Coin, TaskArithmetic, fisher_average
 from coin.codes.layers import own_layers
 from coin.codes.matched import LeastMove
@@ -22,7 +23,7 @@ def network(device="cpu"):
 
 
 def coding_on_cuda(monkeypatch, **settings):
-    monkeypatch.setattr(parameters, "check_alike", lambda *args: None)  # these read values
+    monkeypatch.setattr(parameters, "check_alike", lambda *args, **settings: None)  # these read values
     monkeypatch.setattr(parameters, "check_origin", lambda *args: None)
     base, found = network(), [network("cuda") for _ in range(2)]
     # samples, labels and the base network come from the CPU
@@ -65,7 +66,7 @@ def test_least_moves_are_added_up_on_the_device(rows, fake):
 
 
 def test_inputs_of_matched_layers_are_moved_about_on_the_device(fake):
-    inputs = Moved(torch.randn(4, 3, 10, 10, device="cuda"))
+    inputs = Moved(Batch.of(torch.randn(4, 3, 10, 10, device="cuda")))
     assert inputs[torch.arange(4)].device.type == "cuda"
     assert len(own_layers(network())) == 2
 
