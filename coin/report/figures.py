@@ -171,7 +171,8 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
     styles = looks(distinct(cell.decoder for cell in cells), STYLES)
     hues = looks(distinct(cell.code_without(key) for cell in cells), COLORS)
     groups = by_experiment(cells)
-    if max(len({cell.label_without(key) for cell in group}) for group in groups) > MOST_LINES:
+    many = max(len({cell.label_without(key) for cell in group}) for group in groups) > MOST_LINES
+    if many:
         groups = [[c for c in g if c.decoder == d] for g in groups for d in distinct(c.decoder for c in g)]
     figure, drawn = panels(groups, AXES.get(key, key))
     for axis, group in drawn:
@@ -184,6 +185,8 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
             own = [cell for cell in numbered if cell.label_without(key) == label]
             x, y, deviations = zip(*sorted((cell.number(key), *cell.nda()) for cell in own), strict=True)
             look: dict[str, Any] = {"color": hues[own[0].code_without(key)], "linestyle": styles[own[0].decoder]}
+            if many:
+                label, look["linestyle"] = own[0].code_without(key), "-"
             axis.errorbar(x, y, yerr=deviations, marker="o", capsize=3, label=label, **look)
         values = sorted({cell.number(key) for cell in numbered})
         if values and values[0] > 0 and values[-1] / values[0] >= 10:
