@@ -4,7 +4,7 @@
     python -m benchmarks.fisher [--quick] [--out results/fisher]
 
 First every contestant is checked in float64 against the loop of one backward pass a sample and output. Then each is
-timed in a process of its own, so that its peak memory can be read: at 32 px, at 224 px, and a vision transformer. The
+timed in a process of its own, so that its peak memory can be read: at 32 px, at 224 px, and transformers. The
 floor is one forward and K backward passes to activations only, with the same batch and memory format. Seconds are of
 the fastest round; slow peers treat fewer samples, and all ratios are of seconds a sample. Writes fisher.json, fisher.md
 and fisher.png.
@@ -12,6 +12,7 @@ and fisher.png.
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -30,9 +31,31 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
 
+class Logits(nn.Module):
+    """A Hugging Face network as the peers want one: token ids in, a tensor out."""
+
+    def __init__(self, body: nn.Module):
+        super().__init__()
+        self.body = body
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.body(input_ids=ids).logits
+
+
 def network_for(name: str, outputs: int, pixels: int) -> nn.Module:
-    """In eval mode, with BatchNorm frozen, as COIN's experts have it."""
+    """In eval mode, with BatchNorm frozen, as COIN's experts have it. `minilm` is all-MiniLM-L6-v2 of COIN_DATA,
+    with tokens for `pixels`, and `vit_small` a ViT-S/14; either with `_eager` or `_sdpa` attention."""
     torch.manual_seed(0)
+    if name.startswith("minilm"):
+        from transformers import AutoModelForSequenceClassification as Classifier
+
+        folder, attention = Path(os.environ["COIN_DATA"]) / "weights/all-MiniLM-L6-v2", name.removeprefix("minilm_")
+        return Logits(Classifier.from_pretrained(folder, num_labels=outputs, attn_implementation=attention)).eval()
+    if name.startswith("vit_small"):
+        import timm
+
+        timm.layers.set_fused_attn(name.endswith("sdpa"))
+        return timm.create_model("vit_small_patch14_dinov2", img_size=pixels, num_classes=outputs).eval()
     if name == "resnet50":
         network = torchvision.models.resnet50(num_classes=outputs)
         for module in network.modules():
@@ -53,8 +76,10 @@ def network_for(name: str, outputs: int, pixels: int) -> nn.Module:
     return network.eval().to(memory_format=torch.channels_last)
 
 
-def inputs_for(samples: int, pixels: int) -> Tensor:
+def inputs_for(samples: int, pixels: int, network: str = "resnet50") -> Tensor:
     generator = torch.Generator().manual_seed(1)
+    if network.startswith("minilm"):
+        return torch.randint(1000, 20000, (samples, pixels), generator=generator)
     return torch.randn(samples, 3, pixels, pixels, generator=generator).contiguous(memory_format=torch.channels_last)
 
 
@@ -153,10 +178,12 @@ def floor(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
         leaves.append(result.detach().requires_grad_())
         return leaves[-1]
 
-    handle = (network.conv1 if hasattr(network, "conv1") else network.conv_proj).register_forward_hook(begin_here)
+    first = {"Logits": "body.bert.embeddings", "ResNet": "conv1"}.get(type(network).__name__)
+    first = first or ("conv_proj" if hasattr(network, "conv_proj") else "patch_embed")
+    handle = network.get_submodule(first).register_forward_hook(begin_here)
     for p in params:
         p.requires_grad_(False)
-    for part in inputs.chunk(-(-len(inputs) // FLOOR_BATCH[inputs.shape[-1]])):
+    for part in inputs.chunk(-(-len(inputs) // FLOOR_BATCH.get(inputs.shape[-1], 100))):
         outputs = network(part)
         for k in range(outputs.shape[1]):
             direction = torch.zeros_like(outputs)
@@ -185,7 +212,7 @@ def peak() -> float:
 
 def measure(name: str, network: str, pixels: int, samples: int, outputs: int, rounds: int) -> dict:
     """In this process: seconds of the fastest round and the peak memory beyond the network and its inputs."""
-    made, inputs = network_for(network, outputs, pixels), inputs_for(samples, pixels)
+    made, inputs = network_for(network, outputs, pixels), inputs_for(samples, pixels, network)
     before, times = peak(), []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -217,20 +244,29 @@ def apart(name: str, network: str, pixels: int, samples: int, outputs: int = 10,
 def check(network: str, pixels: int, samples: int = 2) -> dict[str, float | str]:
     """Every contestant's relative error in float64, in the worst parameter; what it leaves out counts as wrong."""
     torch.set_default_dtype(torch.float64)  # BackPACK makes tensors of its own
-    inputs = inputs_for(samples, pixels).double()
-    truth = autograd_loop(network_for(network, 10, pixels).double(), inputs)
+    inputs, outputs = inputs_for(samples, pixels, network), outputs_for(network)
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    truth = autograd_loop(network_for(network, outputs, pixels).double(), inputs)
     errors: dict[str, float | str] = {}
     for name in ("ours", *PEERS[1:]):
         try:
-            found = CONTESTANTS[name](network_for(network, 10, pixels).double(), inputs)
+            found = CONTESTANTS[name](network_for(network, outputs, pixels).double(), inputs)
             missing = [key for key in truth if key not in found]
-            worst = max(float((found[k].detach() - v).norm() / v.norm()) for k, v in truth.items() if k in found)
+            noise = 1e-24 * max(float(v.norm()) for v in truth.values())  # what cancels is nothing but rounding
+            distances = [
+                float((found[k].detach() - v).norm() / (v.norm() + noise)) for k, v in truth.items() if k in found
+            ]
+            worst = max(distances)
             errors[name] = f"lacks {len(missing)} of {len(truth)} parameters" if missing else worst
         except Exception as error:
             errors[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         print(f"check {network} {pixels} px {name}: {errors[name]}", flush=True)
     torch.set_default_dtype(torch.float32)
     return errors
+
+
+def outputs_for(network: str) -> int:
+    return 6 if network.startswith("minilm") else 10
 
 
 def is_exact(error: float | str | None) -> bool:
@@ -245,20 +281,31 @@ def run(quick: bool) -> dict:
         "torch": torch.__version__,
         "processor": platform.processor(),
     }
-    scenes = [("resnet50", 32, 200, 8), ("resnet50", 224, 8, 2), ("vit_tiny", 224, 32, 2)]
+    scenes = [("resnet50", 32, 200, 8), ("resnet50", 224, 8, 2), ("vit_tiny", 224, 32, 2), *TRANSFORMERS]
     if quick:
         scenes = [("resnet50", 32, 20, 2)]
-    for network, pixels, samples, few in scenes:
-        errors = check(network, min(pixels, 64) if network == "resnet50" else pixels)
-        result["checks"][f"{network} {pixels}"] = errors
-        for name in ("floor", "ours", "probes", "floor", "ours"):
-            result["runs"].append(apart(name, network, pixels, samples, rounds=rounds))
-        for name in PEERS:
-            if name == "autograd loop" or is_exact(errors[name]):
-                result["runs"].append(apart(name, network, pixels, few, rounds=1))
+    compare(result, scenes, rounds)
     if not quick:
         result["linear"] = linear()
     return result
+
+
+TRANSFORMERS = [(f"{name}_{attention}", size, 200, 8) for name, size in (("minilm", 40), ("vit_small", 56))
+                for attention in ("eager", "sdpa")]  # fmt: skip
+
+
+def compare(result: dict, scenes: list[tuple[str, int, int, int]], rounds: int) -> None:
+    """Adds the checks and runs of these networks, in the place of what was there of them."""
+    for network, pixels, samples, few in scenes:
+        result["runs"] = [run for run in result["runs"] if (run["network"], run["pixels"]) != (network, pixels)]
+        errors = check(network, min(pixels, 64) if network == "resnet50" else pixels)
+        result["checks"][f"{network} {pixels}"] = errors
+        outputs = outputs_for(network)
+        for name in ("floor", "ours", "probes", "floor", "ours"):
+            result["runs"].append(apart(name, network, pixels, samples, outputs, rounds))
+        for name in PEERS:
+            if name == "autograd loop" or is_exact(errors[name]):
+                result["runs"].append(apart(name, network, pixels, few, outputs, 1))
 
 
 def linear() -> list[dict]:
@@ -330,6 +377,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/fisher"))
     parser.add_argument("--one", nargs=6, metavar=("NAME", "NETWORK", "PX", "P", "K", "ROUNDS"), help=argparse.SUPPRESS)
     parser.add_argument("--linear", action="store_true", help="measure only the cost against P, K and the image size")
+    parser.add_argument(
+        "--transformers", action="store_true", help="measure only MiniLM and ViT-S/14, beside what is there"
+    )
     parser.add_argument("--redraw", action="store_true", help="tables and figure from the fisher.json that is there")
     arguments = parser.parse_args()
     if arguments.one:
@@ -338,9 +388,12 @@ def main() -> None:
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     stored = arguments.out / "fisher.json"
-    result = json.loads(stored.read_text()) if arguments.redraw or arguments.linear else run(arguments.quick)
+    partial = arguments.redraw or arguments.linear or arguments.transformers
+    result = json.loads(stored.read_text()) if partial else run(arguments.quick)
     if arguments.linear:
         result["linear"] = linear()
+    if arguments.transformers:
+        compare(result, TRANSFORMERS, rounds=2)
     stored.write_text(json.dumps(result, indent=1) + "\n")
     (arguments.out / "fisher.md").write_text(table(result))
     if result["linear"]:

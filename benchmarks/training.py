@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from coin.lab.console import quiet
 from coin.training.batch_norm import freeze_batch_norm
 from coin.training.data.images import ImageData, Images
-from coin.training.expert import ExpertModule
+from coin.training.expert import ExpertModule, FineTuning
 from coin.training.models import ResNet
 
 
@@ -36,7 +36,7 @@ class Synthetic(ImageData):
 
 
 def lightning_epoch(data: Synthetic) -> float:
-    module = ExpertModule(ResNet(depth=18, weights="none").build(10), 10).train()
+    module = ExpertModule(ResNet(depth=18, weights="none").build(10), 10, FineTuning(1)).train()
     trainer = L.Trainer(accelerator="cpu", devices=1, max_epochs=1, limit_val_batches=0, num_sanity_val_steps=0,
                         logger=False, enable_checkpointing=False, enable_progress_bar=True, enable_model_summary=False,
                         use_distributed_sampler=False, deterministic=True)  # fmt: skip

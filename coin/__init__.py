@@ -15,16 +15,18 @@ NDA              nda               accuracy of f̂_i over accuracy of f_i, in pe
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from coin import parameters
 from coin.codes import Code, Coin
 from coin.decoders import Analytic, Decoder, Fitted
 from coin.decoding import decode
+from coin.generator import check_beta
 from coin.problem.coding import Coding, as_batches
 from coin.problem.features import WithFeatures
+from coin.problem.statistics import Statistics
 from coin.problem.tuning import Tuner
 
 __all__ = ["WithFeatures", "decode", "encode", "fit_decoder", "load"]
@@ -37,18 +39,22 @@ DAMPING = 1e-2  # asked for by identity: whoever gives a damping, this one or an
 
 def encode(
     experts: Sequence[nn.Module],
-    batches: Iterable[Tensor],
+    batches: Iterable[Any],
     beta: Sequence[float] | None = None,
     damping: float = DAMPING,
     code: Code | None = None,
     base: nn.Module | None = None,
     decoder: Decoder | None = None,
+    batch_statistics: Statistics = "equal",
 ) -> nn.Module:
-    """The coded network of any experts of one architecture, from an iterable of input batches.
+    """The coded network of any experts of one architecture, from an iterable of input batches: tensors, tuples that
+    begin with one, or mappings that are passed as keywords.
 
     β defaults to equal weights and the code to COIN with this damping. Another `code` brings its own hyperparameters
     and has the open ones chosen on the batches, for this `decoder` (by default the paper's formula), by how little the
     decoded class probabilities differ from the experts'. Codes that scale or train need `base`.
+    Experts that trained BatchNorm's statistics differ in them: `batch_statistics="average"` weighs them by β, "samples"
+    estimates those of the coded network on the batches.
     """
     experts = [parameters.copy_of(expert) for expert in experts]
     if not experts:
@@ -58,16 +64,17 @@ def encode(
             f"damping={damping} belongs to the default code, and code={type(code).__name__} brings its own "
             f"hyperparameters: give one of the two, such as code=Coin({damping})"
         )
-    coding = Coding(experts, beta, as_batches(batches), base=base, decoder=decoder or Analytic())  # type: ignore[arg-type]
+    settings: dict[str, Any] = {"base": base, "decoder": decoder or Analytic(), "batch_statistics": batch_statistics}
+    coding = Coding(experts, check_beta(beta, len(experts)), as_batches(batches), **settings)
     code, tuner = code or Coin(damping), Tuner("divergence")
-    return parameters.load(experts[0], tuner.tune(code, coding).params[0])
+    return coding.network(tuner.tune(code, coding).params[0])
 
 
 def fit_decoder(
     decoder: Decoder,
     coded: nn.Module,
     experts: Sequence[nn.Module],
-    batches: Iterable[Tensor],
+    batches: Iterable[Any],
     beta: Sequence[float] | None = None,
 ) -> Fitted:
     """A decoder fitted, without labels, on what the coded network and the experts answer to these batches.

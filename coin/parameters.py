@@ -5,7 +5,7 @@ buffers, such as BatchNorm's statistics) must be equal in all networks that are 
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -77,10 +77,13 @@ def check_finite(params: Mapping[str, Tensor], owner: str) -> None:
         )
 
 
-def check_alike(networks: Sequence[nn.Module], names: Sequence[str] | None = None) -> None:
+def check_alike(
+    networks: Sequence[nn.Module], names: Sequence[str] | None = None, may_differ: Collection[str] = ()
+) -> None:
     """Refuses networks that cannot be coded together, naming what differs.
 
-    They must have one architecture (the same θ, by name and shape), bit-identical frozen tensors and finite weights.
+    They must have one architecture (the same θ, by name and shape), bit-identical frozen tensors, but for those that
+    `may_differ`, and finite weights.
     """
     names = names or [f"expert {i}" for i in range(len(networks))]
     first, theta, rest = names[0], trainable(networks[0]), frozen(networks[0])
@@ -95,7 +98,8 @@ def check_alike(networks: Sequence[nn.Module], names: Sequence[str] | None = Non
                 f"{first} and {name} have different architectures (they differ in {listing(where)}); "
                 "experts that are coded together must be of one architecture with the same tensors trained"
             )
-        unequal = [key for key, value in rest.items() if not torch.equal(value, other_rest[key])]
+        compared = [key for key in rest if key not in may_differ]
+        unequal = [key for key in compared if not torch.equal(rest[key], other_rest[key])]
         if unequal:
             raise ValueError(
                 f"{first} and {name} differ in tensors that were not trained: {listing(unequal)}; "
@@ -104,7 +108,7 @@ def check_alike(networks: Sequence[nn.Module], names: Sequence[str] | None = Non
         check_finite(other_theta | other_rest, name)
 
 
-def check_origin(base: nn.Module, expert: nn.Module) -> None:
+def check_origin(base: nn.Module, expert: nn.Module, may_differ: Collection[str] = ()) -> None:
     """Refuses a base network that an expert cannot have been fine-tuned from."""
     own = dict(base.named_parameters()) | dict(base.named_buffers())
     theta, rest = trainable(expert), frozen(expert)
@@ -113,7 +117,8 @@ def check_origin(base: nn.Module, expert: nn.Module) -> None:
         raise ValueError(
             f"the base network lacks {listing(misfits)}, or has it in another shape; is it of another architecture?"
         )
-    unequal = [name for name, value in rest.items() if not torch.equal(own[name].to(value), value)]
+    compared = {name: value for name, value in rest.items() if name not in may_differ}
+    unequal = [name for name, value in compared.items() if not torch.equal(own[name].to(value), value)]
     if unequal:
         raise ValueError(
             f"the base network differs from the experts in tensors that were not trained: {listing(unequal)}; "

@@ -103,6 +103,100 @@ class FoldedFrames(nn.Module):
         return self.fc(y)
 
 
+class Positions(nn.Module):
+    """A table looked up once for all samples, another whose rows are read several times, one of them padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(7, 6), nn.Embedding(9, 6)
+        self.kinds, self.fc = nn.Embedding(3, 6, padding_idx=1), nn.Linear(6, 3)
+
+    def forward(self, indices):
+        tokens = indices.shape[1]
+        kinds = self.kinds(torch.arange(tokens) % 3)
+        return self.fc(torch.tanh(self.words(indices) + self.places(torch.arange(tokens)[None]) + kinds).mean(1))
+
+
+class RelativePositions(nn.Module):
+    """Swin's: windows are folded into the batch, and a table is indexed, viewed and permuted for all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.table, self.fc = nn.Linear(6, 18), nn.Parameter(torch.randn(7, 2)), nn.Linear(6, 3)
+
+    def forward(self, x):  # (samples, 8 tokens, 6), in windows of 4
+        windows = x.reshape(-1, 4, 6)
+        q, k, v = self.qkv(windows).view(-1, 4, 3, 2, 3).permute(2, 0, 3, 1, 4)
+        offsets = (torch.arange(4)[:, None] - torch.arange(4)[None] + 3).view(-1)
+        bias = self.table[offsets].view(4, 4, 2).permute(2, 0, 1).contiguous().unsqueeze(0)
+        y = ((q @ k.mT + bias).softmax(3) @ v).transpose(1, 2).reshape(len(x), 8, 6)
+        return self.fc(torch.tanh(y).mean(1))
+
+
+class TokenMixing(nn.Module):
+    """MLP-Mixer's: Linear layers over the tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.mlp, self.fc = nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 4)), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.fc(torch.tanh(x + self.mlp(x.transpose(1, 2)).transpose(1, 2)).mean(1))
+
+
+class ResponseNorm(nn.Module):
+    """ConvNeXt V2's: a scale and a shift, viewed first, inside addcmul."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(2, 4, 2), Head(4)
+        self.weight, self.bias = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        x = self.conv(x)
+        size = x.norm(dim=(2, 3), keepdim=True)
+        scaled = x * (size / (size.mean(1, keepdim=True) + 1e-6))
+        shift, scale = self.bias.view(1, -1, 1, 1), self.weight.view(1, -1, 1, 1)
+        return self.head(torch.tanh(x + torch.addcmul(shift, scale, scaled, value=0.5)))
+
+
+class SplitBiases(nn.Module):
+    """EVA's: a bias put together from two and zeros; and a weight that is the sum of two."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.fc = nn.Linear(6, 18, bias=False), nn.Linear(6, 3)
+        self.q, self.v = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(6))
+        self.low, self.high = nn.Parameter(torch.randn(6, 1)), nn.Parameter(torch.randn(1, 18))
+        self.register_buffer("k", torch.zeros(6))
+
+    def forward(self, x):
+        weight = self.qkv.weight + (self.low @ self.high).T
+        q, k, v = F.linear(x, weight, torch.cat([self.q, self.k, self.v])).chunk(3, 2)
+        return self.fc(F.scaled_dot_product_attention(q, k, v).mean(1))
+
+
+class Repeated(nn.Module):
+    """DeBERTa's: keys of relative positions, projected once and repeated for every sample's heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm, self.fc = nn.Embedding(5, 6), nn.LayerNorm(6), nn.Linear(6, 3)
+        self.project = nn.Linear(6, 6)
+
+    def forward(self, x):
+        keys = self.project(self.norm(self.table.weight)).view(5, 2, 3).transpose(0, 1).repeat(len(x), 1, 1)
+        queries = x.view(-1, 4, 2, 3).transpose(1, 2).reshape(-1, 4, 3)
+        y = torch.bmm(torch.bmm(queries, keys.mT).softmax(2), keys).view(-1, 2, 4, 3).transpose(1, 2)
+        return self.fc(torch.tanh(y.flatten(2)).mean(1))
+
+
+def weight_norm(seed):
+    normed = nn.utils.parametrizations.weight_norm
+    layers = [normed(nn.Conv1d(4, 6, 3, groups=2)), nn.Tanh(), normed(nn.Conv1d(6, 4, 2), dim=2), nn.Tanh()]
+    return nn.Sequential(*layers, Head(4)), torch.randn(5, 4, 9)
+
+
 def conv(dims, seed):
     g = torch.Generator().manual_seed(seed)
 
@@ -185,6 +279,13 @@ CASES = {
     "odd": lambda s: (Odd(), torch.randn(4, 2, 3, 3)),
     "frames_by_sample": lambda s: (FoldedFrames(True), torch.randn(4, 3, 2, 5, 5)),
     "frames_by_frame": lambda s: (FoldedFrames(False), torch.randn(4, 3, 2, 5, 5)),
+    "positions": lambda s: (Positions(), indices(5, 6, s)),
+    "relative_positions": lambda s: (RelativePositions(), torch.randn(5, 8, 6)),
+    "token_mixing": lambda s: (TokenMixing(), torch.randn(5, 4, 6)),
+    "response_norm": lambda s: (ResponseNorm(), torch.randn(5, 2, 4, 4)),
+    "split_biases": lambda s: (SplitBiases(), torch.randn(5, 4, 6)),
+    "weight_norm": weight_norm,
+    "repeated": lambda s: (Repeated(), torch.randn(5, 4, 6)),
     "resnet18": resnet,
     "vit": vit,
 }  # fmt: skip

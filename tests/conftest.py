@@ -94,3 +94,20 @@ def digits_run(tmp_path_factory):
     finished = run_script("encode.py", f"hydra.run.dir={folder}")
     assert finished.code == 0, finished.err
     return folder, finished
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory):
+    """The folder of a small encoder and its tokenizer."""
+    pytest.importorskip("transformers", reason="pip install -e '.[text]'")
+    from sentences import tiny_bert
+
+    return tiny_bert(tmp_path_factory.mktemp("encoder") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def text_root(tmp_path_factory):
+    """A data.root with sentences below it."""
+    from sentences import corpora
+
+    return corpora(tmp_path_factory.mktemp("sentences"))

@@ -5,16 +5,18 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch
 
-def diagonal_fisher(network: nn.Module, batches: Iterable[Tensor]) -> dict[str, Tensor]:
+
+def diagonal_fisher(network: nn.Module, batches: Iterable) -> dict[str, Tensor]:
     """One sample, one output, one backward pass at a time."""
     params = {name: p for name, p in network.named_parameters() if p.requires_grad}
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
     samples = 0
     for batch in batches:
-        for x in batch.split(1):
+        for sample in Batch.of(batch).parts(1):
             samples += 1
-            for output in network(x).flatten():
+            for output in sample.ask(network).flatten():
                 gradients = torch.autograd.grad(output, list(params.values()), retain_graph=True, allow_unused=True)
                 for total, gradient in zip(sums.values(), gradients, strict=True):
                     if gradient is not None:
@@ -41,17 +43,52 @@ def fisher_average(params, fishers, beta, damping) -> dict[str, Tensor]:
     return coded
 
 
+class Attention(nn.Module):
+    """Self-attention with its projections as layers, by torch's kernel; looks at others by torch's own module."""
+
+    def __init__(self, attention: nn.MultiheadAttention):
+        super().__init__()
+        width = attention.embed_dim
+        self.in_proj, self.out_proj = nn.Linear(width, 3 * width), attention.out_proj
+        self.in_proj.weight, self.in_proj.bias = attention.in_proj_weight, attention.in_proj_bias
+        self.heads, self.batch_first, self.torchs = attention.num_heads, attention.batch_first, (attention,)
+
+    def forward(self, query, key, value, **settings):
+        if query is not key:
+            return self.torchs[0](query, key, value, **settings)
+        x = query if self.batch_first else query.transpose(0, 1)
+        made = self.in_proj(query)
+        made = made if self.batch_first else made.transpose(0, 1)
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in made.chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+        return self.out_proj(y if self.batch_first else y.transpose(0, 1)), None
+
+
+def with_open_attention(network: nn.Module) -> nn.Module:
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.MultiheadAttention):
+                setattr(module, name, Attention(child))
+    return network
+
+
 @torch.no_grad()
 def match_layers(network, inputs, wanted, strength, steps=None) -> None:
     """One layer a pass, each by least squares with a row more for every number that shall not move. With `steps`, of
-    the first samples and chosen positions alone."""
+    the first samples and chosen positions alone. Of a LayerNorm, one channel after the other; of a batch with an
+    attention_mask, rows that are no padding."""
     modules = dict(network.named_modules())
+    batch = Batch.of(inputs)
     for name, target in wanted.items():
-        module, seen, samples = modules[name.removesuffix("weight").removesuffix(".")], [], len(inputs)
+        module, seen, samples = modules[name.removesuffix("weight").removesuffix(".")], [], len(batch)
         handle = module.register_forward_hook(lambda module, x, y, seen=seen: seen.append((x[0].clone(), y.clone())))
-        network(inputs)
+        batch.ask(network)
         handle.remove()
         x, y = seen[0]
+        if batch.mask is not None and x.ndim == 3:
+            x, y, target = x[batch.mask], y[batch.mask], target[batch.mask.flatten()]
+        if isinstance(module, nn.LayerNorm):
+            x = nn.functional.layer_norm(x, module.normalized_shape, eps=module.eps)
         if steps:
             samples = steps[name].samples
             x, y = x[:samples], y[:samples]
@@ -70,6 +107,17 @@ def match_layers(network, inputs, wanted, strength, steps=None) -> None:
                 for t in (x, y)
             )
         free = module.bias is not None
+        if isinstance(module, nn.LayerNorm):
+            for c in range(x.shape[1]):
+                one, ridge = x[:, c], strength * (x[:, c] - x[:, c].mean()).square().sum() / samples
+                left = torch.stack(
+                    [torch.cat([one, ridge.sqrt()[None]]), torch.cat([torch.ones_like(one), one[:1] * 0])]
+                )
+                right = torch.cat([(target - y)[:, c], one[:1] * 0])
+                move = torch.linalg.lstsq(left.T, right[:, None], driver="gelsd").solution
+                module.weight[c] += move[0, 0]
+                module.bias[c] += move[1, 0]
+            continue
         centred = x - x.mean(0) if free else x
         ridge = strength * centred.square().sum() / samples
         stay = ridge.sqrt() * torch.eye(x.shape[1], dtype=x.dtype)
@@ -83,5 +131,8 @@ def match_layers(network, inputs, wanted, strength, steps=None) -> None:
 
 
 def relative_error(ours: dict[str, Tensor], truth: dict[str, Tensor]) -> float:
+    """In the worst parameter. What cancels altogether, as attention's key biases do, leaves squares of rounding errors:
+    these are measured by the largest parameter."""
     assert ours.keys() == truth.keys()
-    return max(float((ours[k] - truth[k]).norm() / (truth[k].norm() + 1e-300)) for k in truth)
+    noise = 1e-24 * max(float(value.norm()) for value in truth.values()) + 1e-300
+    return max(float((ours[k] - truth[k]).norm() / (truth[k].norm() + noise)) for k in truth)

@@ -47,7 +47,7 @@ def register() -> None:
     for path in sorted(CONF.rglob("*.yaml")):
         for name in classes_in(path):
             store.store(group=GROUP, name=name, node={"_target_": name, **arguments(name)})
-    experts.register([*(CONF / "data").glob("*.yaml")])
+    experts.register({p.stem: arguments(next(classes_in(p))) for p in (CONF / "data").glob("*.yaml")})
     for path in sorted(SWEEPS.glob("*.yaml")):
         alone = {
             "hydra": {"run": {"dir": "${hydra.sweep.dir}/${hydra.sweep.subdir}"}}

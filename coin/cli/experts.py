@@ -8,8 +8,7 @@
 Every data set of conf/data is an option of the group `experts`, whole or split; its fine-tuning recipe comes with it.
 """
 
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -17,17 +16,21 @@ from omegaconf import DictConfig, OmegaConf
 
 SOURCE = "coin.lab.artifacts.Source"
 OPEN = "hydra/open"  # mappings that take keys which no file names: experts.split7.path
-SHARED = {"data": ("batch_size",), "finetune": ("epochs", "learning_rate", "weight_decay")}  # null: each one's own
+PLACE = ("root", "image_size", "longest", "train", "test")  # what all experts take from `data`, where it is theirs
+SHARED = {
+    "data": ("batch_size",),
+    "finetune": ("epochs", "learning_rate", "weight_decay", "batch_norm"),
+}  # null: each one's own
 
 
-def register(data: Collection[Path]) -> None:
-    """The group `experts`, from the files of the data sets."""
+def register(data: Mapping[str, Collection[str]]) -> None:
+    """The group `experts`, from the data sets and what each can be told."""
     store = ConfigStore.instance()
     mapping = OmegaConf.create({}, flags={"struct": False})
     store.store(group=OPEN, name="mapping", node=mapping)
-    for name in sorted(path.stem for path in data):
+    for name in sorted(data):
         recipe = [{"/data@data": name}, {"/finetune@finetune": name}, "_self_"]
-        place = {"root": "${data.root}", "image_size": "${data.image_size}"}
+        place = {key: f"${{data.{key}}}" for key in PLACE if key in data[name]}
         for option, splits in ((name, 1), (f"{name}_splits", "${splits}")):
             node = {"defaults": recipe, "_target_": SOURCE, "path": None, "splits": splits, "data": place}
             store.store(group="experts", name=option, package=f"experts.{name}", node=node)

@@ -40,6 +40,8 @@ def run(config: DictConfig) -> None:
         data = problems.attempt(instantiate, config.data)
         if data:
             problems.attempt(data.setup)
+            if workshop:
+                problems.attempt(workshop.model.check, data)
         problems.attempt(check_minutes, config.checkpoint_minutes)
         problems.attempt(check_switches, config, ("compile",))
         problems.check()

@@ -15,11 +15,16 @@ class Code(abc.ABC):
 
     history: Sequence[dict[str, float]] = ()  # a code that trains leaves a record an epoch
     folds: int = 0  # a code that fits the samples has its candidates judged by so many parts it was not made from
+    judges: int = 0  # how many of these parts, the first ones, do judge; 0: all
     chosen: Mapping[str, float] = MappingProxyType({})  # what it chose by itself, beside the candidate
 
     def candidates(self) -> list[Hyperparameters]:
         """The hyperparameters to choose from; a single empty choice where there are none."""
         return [{}]
+
+    def draft(self) -> "Code":
+        """What its candidates are compared by where folds judge them: itself, or one that costs less."""
+        return self
 
     def recipe(self) -> Recipe:
         """What determines its weights beside the problem and the candidate, as plain data."""

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from coin.codes.layers import Layer, gram_of, made_of, own_layers, watched
+from coin.batch import Batch, Plain
+from coin.codes.layers import Layer, gram_of, in_use, made_of, own_layers, watched
 from coin.codes.weighted import FisherCode, fisher_average, mean_of
 from coin.fisher import Directions, Exact
 from coin.parameters import Parameters
@@ -72,30 +73,29 @@ class CoinKfac(FisherCode):
         return coded
 
 
-def kronecker_factors(
-    network: nn.Module, batches: Iterable[Tensor], directions: Directions | None = None
-) -> Parameters:
+def kronecker_factors(network: nn.Module, batches: Iterable[Plain], directions: Directions | None = None) -> Parameters:
     """{weight name/A: (columns, columns), weight name/G: (outputs, outputs)} of every Linear and ungrouped Conv2d."""
     directions = directions or Exact()
     sums: Parameters = {}
     seen: list[tuple[str, Layer, GradientEdge]] = []  # where layer outputs of one batch are in the graph
     positions: dict[str, int] = {}
-    samples = 0
+    samples, mask = 0, None
 
     def add(key: str, value: Tensor) -> None:
         sums[key] = sums[key].add_(value) if key in sums else value
 
     def see(name: str, layer: Layer, inputs: Tensor, output: Tensor) -> None:
-        gram, count = gram_of(layer, inputs)
+        gram, count = gram_of(layer, inputs, mask)
         add(f"{name}/A", gram)
         positions[name] = positions.get(name, 0) + count
         # the edge, not the tensor: an in-place activation would take the tensor's place in the graph
         seen.append((name, layer, get_gradient_edge(output)))
 
     with watched(own_layers(network), see), torch.enable_grad():
-        for batch in batches:
+        for batch in map(Batch.of, batches):
             seen.clear()
-            outputs = network(batch)
+            mask = batch.mask
+            outputs = batch.ask(network)
             samples += len(batch)
             made = [output for _, _, output in seen]
             if not made:
@@ -105,7 +105,7 @@ def kronecker_factors(
                 grads = torch.autograd.grad(outputs, made, direction, retain_graph=True, allow_unused=True)
                 for (name, layer, _), grad in zip(seen, grads, strict=True):
                     if grad is not None:
-                        g = made_of(layer, grad)
+                        g = made_of(layer, grad)[in_use(layer, grad, mask)]
                         add(f"{name}/G", weight * (g.T @ g))
     return {
         key: total / (samples if key.endswith("/A") else positions[key.removesuffix("/G")])

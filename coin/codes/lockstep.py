@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from coin.batch import Batch, Plain
 from coin.codes.layers import Layer, made_of, own_layers, watched
+from coin.parameters import size_of
 
 
 class Inputs(Protocol):
@@ -26,7 +28,7 @@ class Inputs(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, numbers: Tensor) -> Tensor: ...
+    def __getitem__(self, numbers: Tensor) -> Plain: ...
 
 
 Arrived = Sequence[tuple[slice, Tensor, Tensor]]  # of each part: which samples, a layer's inputs and its outputs
@@ -77,8 +79,9 @@ class Pass:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, network: nn.Module, samples: Tensor) -> "Pass":
-        found, tracker, own = cls(), Alive(), samples.numel() * samples.element_size()
+    def of(cls, network: nn.Module, given: Plain) -> "Pass":
+        samples = Batch.of(given)
+        found, tracker, own = cls(), Alive(), size_of(samples.tensors)
 
         def see(name: str, layer: Layer, x: Tensor, output: Tensor) -> None:
             found.runs[name] += 1
@@ -86,8 +89,8 @@ class Pass:
             found.rows[name], found.sizes[name] = len(made), (layer.weight[0].numel(), made.shape[1])
             found.alive[name] = tracker.bytes() + own
 
-        with watched(own_layers(network), see), tracker:
-            network(samples)
+        with watched(own_layers(network, norms=True), see), tracker:
+            samples.ask(network)
         found.peak = tracker.peak + own
         return found
 
@@ -233,7 +236,10 @@ def in_lockstep(
         part.wait_at(name, x, output)
         return layer.forward(x)
 
-    parts = [Part(part, lambda part=part: network(inputs[schedule.order[part]])) for part in schedule.parts]  # type: ignore[misc]
+    def ask(part: slice) -> Callable[[], object]:
+        return lambda: Batch.of(inputs[schedule.order[part]]).ask(network)
+
+    parts = [Part(part, ask(part)) for part in schedule.parts]
     try:
         with watched({name: layers[name] for name in names}, see):
             for i, name in enumerate(names):

@@ -2,13 +2,14 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch
 from coin.codes.code import Code, check_positive, choices
-from coin.codes.layers import Layer, made_of, own_layers, parts_of, watched
+from coin.codes.layers import Layer, in_use, made_of, own_layers, parts_of, watched
 from coin.codes.lockstep import Schedule, in_lockstep, schedule_for
 from coin.parameters import Parameters, load, trainable, weighted_sum
 from coin.problem.coding import Coding, Hyperparameters
@@ -19,22 +20,25 @@ from coin.problem.moved import Moved
 class Matched(Code):
     """Makes every layer answer what it answers in the experts, on average, to what the coded network sends it.
 
-    Layer after layer, in the order they run: with z_i its outputs in expert i and z_0 those in θ_0, the weight is
-    fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge regression towards the weight of
-    θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The ridge's `strength` is in units of the squared inputs of a sample.
+    Layer after layer, in the order they run, parts of attention and LayerNorms too: with z_i its outputs in expert i
+    and z_0 those in θ_0, the weight is fitted to z_0 + s (Σ β_i z_i − z_0) on the coded network's own inputs, by ridge
+    regression towards the weight of θ_0 + s (θ_c − θ_0), θ_c the `start`'s. The ridge's `strength` is in units of the
+    squared inputs of a sample.
     Images are matched with `shifts` copies of each, moved by up to a tenth: most layers have more numbers to fit than
-    samples have positions. A fit looks good to the samples it was made from, so candidates are judged by `folds` that
-    they have not seen. Where samples and their positions are more than `memory` (in bytes, beside the networks) holds,
-    a layer is fitted to as many, drawn at random, as it does.
+    samples have positions. A fit looks good to the samples it was made from, so candidates are judged by the first
+    `judges` of `folds` that they have not seen, and fitted for that without copies, which is cheaper. Where
+    samples and their positions are more than `memory` (in bytes, beside the networks) holds, a layer is
+    fitted to as many, drawn at random, as it does.
     """
 
     strength: float | None = 1.0
     grid: Sequence[float] = (0.3, 1.0, 3.0)
     scale: float | None = None
-    scales: Sequence[float] = (1.0, 1.5, 2.0)
+    scales: Sequence[float] = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
     shifts: int = 3
     start: Code | None = None  # the experts' average
     folds: int = 3
+    judges: int = 1
     memory: int = 4 << 30
 
     def __post_init__(self) -> None:
@@ -42,6 +46,10 @@ class Matched(Code):
         check_positive("scale", self.scale, self.scales)
         if not isinstance(self.folds, int) or self.folds < 0 or self.folds == 1:
             raise ValueError(f"code.folds={self.folds}: must be at least 2, or 0 to be judged by the samples it fits")
+        if not isinstance(self.judges, int) or self.judges < 0 or self.judges > self.folds > 0:
+            raise ValueError(
+                f"code.judges={self.judges}: must be at most code.folds={self.folds}, or 0 for all of them"
+            )
         if not isinstance(self.shifts, int) or self.shifts < 0:
             raise ValueError(f"code.shifts={self.shifts}: must be a whole number of copies, 0 for none")
         if not isinstance(self.memory, int) or self.memory < 1:
@@ -52,6 +60,9 @@ class Matched(Code):
     def candidates(self) -> list[Hyperparameters]:
         scales = choices("scale", self.scale, self.scales)
         return [{**s, **t} for s in scales for t in choices("strength", self.strength, self.grid)]
+
+    def draft(self) -> "Matched":
+        return replace(self, shifts=0)
 
     def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
         scale = hyperparameters["scale"]
@@ -98,7 +109,7 @@ class Targets:
 def layer_outputs(network: nn.Module, inputs: "Moved", schedule: Schedule) -> Parameters:
     """{layer: what it makes, a row for every sample and position that the schedule draws}."""
     made: Parameters = {}
-    layers = own_layers(network)
+    layers = own_layers(network, norms=True)
 
     def see(name: str, layer: Layer, x: Tensor, output: Tensor) -> None:
         step, part = schedule.steps[name], schedule.part
@@ -111,26 +122,29 @@ def layer_outputs(network: nn.Module, inputs: "Moved", schedule: Schedule) -> Pa
     with watched({name: layers[name] for name in schedule.steps}, see):
         for part in schedule.parts:
             schedule.part = part
-            network(inputs[schedule.order[part]])
+            Batch.of(inputs[schedule.order[part]]).ask(network)
     return made
 
 
 @torch.no_grad()
 def match_layers(network: nn.Module, targets: Targets, scale: float, strength: float) -> None:
     """Moves weights, and biases, so that each layer makes what is wanted of what the layers before, moved already, send
-    it. A single pass over the samples: they advance from layer to layer together."""
-    schedule, layers = targets.schedule, own_layers(network)
+    it. A single pass over the samples: they advance from layer to layer together. Padding is no row of any layer."""
+    schedule, layers = targets.schedule, own_layers(network, norms=True)
 
     def fit(name: str, arrived: Sequence[tuple[slice, Tensor, Tensor]]) -> None:
         layer, step = layers[name], schedule.steps[name]
         bias = layer.bias if layer.bias is not None and layer.bias.requires_grad else None
-        move = LeastMove(step.samples * step.positions, bias is not None)
+        kind = LeastStretch if isinstance(layer, nn.LayerNorm) else LeastMove
+        move = kind(step.samples * step.positions, bias is not None)
         for part, inputs, output in arrived:
             missing = targets.wanted(name, step.rows(part), scale) - step.drawn(made_of(layer, output), part)
+            use = in_use(layer, output, targets.inputs.mask(schedule.order[part]))
+            use = step.drawn(use, part) if isinstance(use, Tensor) else use  # its rows come in one part
             before = used = 0
             for rows in parts_of(layer, inputs):
                 x = step.drawn(rows, part, before)
-                move.add(x, missing[used : used + len(x)])
+                move.add(x[use], missing[used : used + len(x)][use])
                 before, used = before + len(rows), used + len(x)
         weight, shift = move.solve(strength / step.samples)
         layer.weight += weight.T.reshape(layer.weight.shape)
@@ -193,6 +207,26 @@ class LeastMove:
             raise ValueError(f"a ridge of strength {strength:g} is too weak, or a network's outputs are not finite")
         move = x.T @ torch.cholesky_solve(y, factor) if self.few else torch.cholesky_solve(cross, factor)
         return move, level - mean @ move
+
+
+class LeastStretch:
+    """The same for what multiplies every column by a number of its own: as many least moves as there are columns."""
+
+    def __init__(self, rows: int, offset: bool):
+        self.offset, self.count = offset, 0
+        self.sums = torch.zeros(())
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        x, y = x.double(), y.double()  # four sums a column: precision costs nothing
+        self.sums = self.sums.to(x) + torch.stack([x.sum(0), y.sum(0), x.square().sum(0), (x * y).sum(0)])
+        self.count += len(x)
+
+    def solve(self, strength: float) -> tuple[Tensor, Tensor]:
+        mean, level, squares, products = self.sums / self.count
+        if self.offset:
+            squares, products = squares - mean.square(), products - mean * level
+        move = products / ((1 + strength) * squares).clamp_min(torch.finfo(squares.dtype).tiny)
+        return move[None], level - mean * move
 
 
 def in_single(network: nn.Module) -> nn.Module:

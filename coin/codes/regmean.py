@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch, Plain
 from coin.codes.code import Code, choices, values_of
 from coin.codes.layers import Layer, gram_of, own_layers, watched
 from coin.parameters import Parameters, weighted_sum
@@ -53,19 +54,21 @@ class RegMean(Code):
 
 
 @torch.no_grad()
-def gram_matrices(network: nn.Module, batches: Iterable[Tensor], convolutions: bool = False) -> Parameters:
+def gram_matrices(network: nn.Module, batches: Iterable[Plain], convolutions: bool = False) -> Parameters:
     """{weight name: G = XᵀX / n} over all n rows (samples × positions) that reach each layer."""
     sums: Parameters = {}
     counts: dict[str, int] = {}
+    mask: Tensor | None = None
 
     def see(name: str, layer: Layer, inputs: Tensor, output: Tensor) -> None:
-        gram, count = gram_of(layer, inputs)
+        gram, count = gram_of(layer, inputs, mask)
         sums[name] = sums[name].add_(gram) if name in sums else gram
         counts[name] = counts.get(name, 0) + count
 
     with watched(own_layers(network, convolutions), see):
-        for batch in batches:
-            network(batch)
+        for batch in map(Batch.of, batches):
+            mask = batch.mask
+            batch.ask(network)
     return {name: total / counts[name] for name, total in sums.items()}
 
 

@@ -32,8 +32,7 @@ class Merge(Code):
         def delta() -> Parameters:
             return self.merged([weighted_sum([params, base], [1, -1]) for params in coding.params], coding.beta)
 
-        settings = {"code": recipe_of(self), "beta": list(coding.beta)}
-        found = coding.kept("merges", range(len(coding.experts)), settings, delta)
+        found = coding.kept("merges", range(len(coding.experts)), {"code": recipe_of(self)}, delta)
         return weighted_sum([base, found], [1, hyperparameters["scale"]])
 
     @abc.abstractmethod

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coin.fisher.graph import Use
 from coin.fisher.layout import Layout
 from coin.fisher.products import Direct, Pairs, Squares, pairs_is_cheaper
-from coin.fisher.rules import Elementwise, Lookup, Product, Rule, Split
+from coin.fisher.rules import Elementwise, Lookup, Product, Rule, Split, rules_for
 
 
 @dataclass
@@ -29,11 +30,14 @@ class Watch:
     seconds: float = 0.0
 
     def weighed(self, rows: Tensor) -> Tensor:
-        """(witnesses, …)"""
+        """(witnesses, …), from the rows of all samples."""
         start = time.perf_counter()
-        weighed = rows[self.samples] * self.coefficients.to(rows).view(-1, *[1] * (rows.ndim - 1))
+        weighed = self.weigh(rows[self.samples])
         self.seconds += time.perf_counter() - start
         return weighed
+
+    def weigh(self, own: Tensor) -> Tensor:
+        return own * self.coefficients.to(own).view(-1, *[1] * (own.ndim - 1))
 
 
 class Accumulator(abc.ABC):
@@ -53,28 +57,21 @@ class Accumulator(abc.ABC):
         """Called once after the last direction of a batch: adds what is pending to `total`."""
 
     @abc.abstractmethod
-    def witnessed(self) -> tuple[Tensor, float]:
-        """The squares of the witnesses' gradients, added up, and the square of what these could be at most if nothing
-        cancelled: rounding errors are in proportion to that."""
+    def witnessed(self, witness: int) -> tuple[Tensor, float]:
+        """The gradient of this witness, the so many'th, and what its norm could be at most if nothing cancelled."""
 
     def keep(self, weighed: Tensor) -> None:
         self.watched = weighed if self.watched is None else self.watched.add_(weighed)
 
-    def split(self, layout: Layout, watched: bool = False) -> Split:
-        def by_sample(tensor: Tensor) -> Tensor:
-            rows = layout.by_sample(tensor, self.samples)
-            return rows[self.watch.samples] if watched and self.watch is not None else rows
-
-        return by_sample
+    def split(self, layout: Layout, chosen: slice = slice(None)) -> Split:
+        return lambda tensor: layout.by_sample(tensor, self.samples)[chosen]
 
 
 class Products(Accumulator):
     squares: Squares | None = None
 
-    def inputs(self, watched: bool = False) -> Tensor:
-        parts = [
-            rule.inputs(self.split(layout, watched)) for rule, layout in zip(self.rules, self.layouts, strict=True)
-        ]
+    def inputs(self, chosen: slice = slice(None)) -> Tensor:
+        parts = [rule.inputs(self.split(layout, chosen)) for rule, layout in zip(self.rules, self.layouts, strict=True)]
         return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).detach().to(self.total.dtype)
 
     def signal(self, gradients: Sequence[Tensor]) -> Tensor:
@@ -84,13 +81,11 @@ class Products(Accumulator):
         ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).to(self.total.dtype)
 
-    def in_pairs(self, signal: Tensor, directions: int) -> bool:
-        return product_in_pairs(self.rules, self.total, signal.shape[1], directions)
-
     def add(self, gradients: Sequence[Tensor], directions: int) -> None:
         signal = self.signal(gradients)
         if self.squares is None:
-            self.squares = (Pairs if self.in_pairs(signal, directions) else Direct)(self.inputs)
+            in_pairs = product_in_pairs(self.rules, self.total, signal.shape[1], directions)
+            self.squares = (Pairs if in_pairs else Direct)(self.inputs)
         self.squares.add(signal)
         if self.watch is not None:
             self.keep(self.watch.weighed(signal))
@@ -100,14 +95,14 @@ class Products(Accumulator):
         self.total += self.rules[0].to_param(self.squares.result())
         self.squares = None
 
-    def witnessed(self) -> tuple[Tensor, float]:
-        assert self.watched is not None, "add() comes first"
-        inputs, signal = self.inputs(watched=True), self.watched
-        # the other way round, so that the result lies in memory as autograd's gradient does
-        squares = (Pairs if self.in_pairs(signal, 1) else Direct)(lambda: signal)
-        squares.add(inputs)
-        bound = inputs.square().sum((1, 2, 3)) @ signal.square().sum((1, 2, 3))
-        return self.rules[0].to_param(squares.result().transpose(1, 2)), float(bound)
+    def witnessed(self, witness: int) -> tuple[Tensor, float]:
+        assert self.watched is not None and self.watch is not None, "add() comes first"
+        sample, signal = self.watch.samples[witness], self.watched[witness]
+        inputs = self.inputs(slice(sample, sample + 1))[0]
+        # outputs first, so that the result lies in memory as autograd's gradient does
+        left, right = signal.permute(1, 2, 0), inputs.transpose(0, 1)
+        gradient = left @ right if len(left) > 1 else (left[0] @ right[0]).unsqueeze(0)  # faster than a batch of one
+        return self.rules[0].to_param(gradient.transpose(1, 2)), float(inputs.norm() * signal.norm())
 
 
 class Elementwises(Accumulator):
@@ -117,13 +112,11 @@ class Elementwises(Accumulator):
         total: Tensor | int = 0  # (samples, parameter)
         parts = []
         for rule, layout, gradient in zip(self.rules, self.layouts, gradients, strict=True):
-            product = gradient if isinstance(rule.factor, float) and rule.factor == 1 else gradient * rule.factor
-            rows = layout.by_sample(product.detach().to(self.total.dtype), self.samples)
-            summed = [d + 1 for d, size in enumerate(rule.shape) if size == 1]
-            total = total + rows.sum(summed).reshape(self.samples, -1)
+            rows = rule.terms(gradient, self.split(layout)).to(self.total.dtype)
+            total = total + rows.sum(rule.summed).reshape(self.samples, -1)
             if self.watch is not None:
-                left = [d for d in range(1, rows.ndim) if d not in summed]
-                chosen = self.watch.weighed(rows).permute(0, *summed, *left)
+                left = [d for d in range(1, rows.ndim) if d not in rule.summed]
+                chosen = self.watch.weighed(rows).permute(0, *rule.summed, *left)
                 parts.append(chosen.reshape(len(chosen), -1, self.total.numel()))  # (witnesses, positions, parameter)
         assert isinstance(total, Tensor)
         squares = total.square_().sum(0)
@@ -135,10 +128,10 @@ class Elementwises(Accumulator):
         assert self.squares is not None, "add() comes first"
         self.total += self.squares.view(self.total.shape)
 
-    def witnessed(self) -> tuple[Tensor, float]:
+    def witnessed(self, witness: int) -> tuple[Tensor, float]:
         assert self.watched is not None, "add() comes first"
-        squares = self.watched.sum(1).square_().sum(0).view(self.total.shape)
-        return squares, float(self.watched.square().sum()) * self.watched.shape[1]
+        terms = self.watched[witness]  # (positions, parameter)
+        return terms.sum(0).view(self.total.shape), float(terms.norm()) * len(terms) ** 0.5
 
 
 class Lookups(Accumulator):
@@ -176,16 +169,19 @@ class Lookups(Accumulator):
     def finish(self) -> None:
         self.total.index_add_(0, self.rows, self.squares)
 
-    def witnessed(self) -> tuple[Tensor, float]:
-        assert self.watched is not None, "add() comes first"
-        squares = self.watched.square()
-        return torch.zeros_like(self.total).index_add_(0, self.rows, squares), float(squares.sum())
+    def witnessed(self, witness: int) -> tuple[Tensor, float]:
+        assert self.watched is not None and self.watch is not None, "add() comes first"
+        own = self.owners == self.watch.samples[witness]
+        gradient = torch.zeros_like(self.total).index_add_(0, self.rows[own], self.watched[own])
+        return gradient, float(gradient.norm())
 
 
 KINDS: dict[type, type[Accumulator]] = {Product: Products, Elementwise: Elementwises, Lookup: Lookups}
 
 
-def accumulator_for(rules: Sequence[Rule], layouts: Sequence[Layout], samples: int, total: Tensor) -> Accumulator:
+def accumulator_for(uses: list[Use], layouts: Sequence[Layout], samples: int, total: Tensor) -> Accumulator:
+    rules = rules_for(uses, total)
+    assert rules is not None, "the plan is for this graph"
     return KINDS[type(rules[0])](rules, layouts, samples, total)
 
 

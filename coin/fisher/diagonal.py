@@ -5,17 +5,18 @@ signals become squares. Peak memory does not depend on P: batches are cut to fit
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch
 from coin.fisher.accumulators import Accumulator, accumulator_for
 from coin.fisher.directions import Directions, Exact
 from coin.fisher.graph import Graph, Node, read_graph
 from coin.fisher.plan import Growth, Plan, Planner, measure_growth, outputs_of
-from coin.fisher.rules import rules_for
+from coin.fisher.shared import Shared
 from coin.fisher.signals import Signals
 from coin.fisher.witnesses import Witnesses, check_independent
 
@@ -23,10 +24,10 @@ MOST_AT_ONCE = 100  # samples: more make nothing faster
 
 
 class DiagonalFisher:
-    """Accumulates the diagonal Fisher of `network` over batches of inputs.
+    """Accumulates the diagonal Fisher of `network` over batches, which are whatever `coin.batch` says.
 
         fisher = DiagonalFisher(network)
-        for inputs in batches: fisher.update(inputs)
+        for batch in batches: fisher.update(batch)
         fisher.compute()  # {name: tensor} for every parameter that requires gradients
 
     `sums` and `samples` are all its state; adding those of two processes gives what one process would have.
@@ -44,38 +45,32 @@ class DiagonalFisher:
                 for name, p in self.params.items()
             }
         self.samples, self.parts, self.planning = 0, 0, 0.0
-        self.growths: dict[tuple[int, ...], Growth] = {}  # of each shape of a sample
+        self.growths: dict[Hashable, Growth] = {}  # of each kind of batch
         self.plans: dict[str, Plan] = {}  # of each graph
         self.plan: Plan | None = None  # the present one
 
-    def update(self, inputs: Tensor) -> None:
-        if not isinstance(inputs, Tensor) or not inputs.ndim:
-            got = "a single number" if isinstance(inputs, Tensor) else type(inputs).__name__
-            raise ValueError(
-                f"a batch is {got}, expected a tensor of inputs, samples first; "
-                "leave the labels out: diagonal_fisher(network, (x for x, _ in loader))"
-            )
+    def update(self, batch: Any) -> None:
+        inputs = Batch.of(batch)
         if not len(inputs):
             return
         check_mode(self.network)
         # Lightning's predict runs in inference mode, whose tensors autograd cannot save
         with torch.inference_mode(False), torch.enable_grad():
-            inputs = inputs.clone() if inputs.is_inference() else inputs.detach()
+            inputs = inputs.map(lambda tensor: tensor.clone() if tensor.is_inference() else tensor.detach())
             growth = self.growth_of(inputs)
             size = max(1, min(MOST_AT_ONCE, self.memory // growth.bytes_per_sample))
-            for part in inputs.chunk(-(-len(inputs) // size)):  # of about equal size
+            for part in inputs.parts(size):
                 self.accumulate(part, growth)
         self.samples += len(inputs)
 
-    def growth_of(self, inputs: Tensor) -> Growth:
-        key = (inputs.dtype, inputs.device, *inputs.shape[1:])
-        if key not in self.growths:
+    def growth_of(self, inputs: Batch) -> Growth:
+        if inputs.kind not in self.growths:
             start = time.perf_counter()
-            self.growths[key] = measure_growth(self.network, self.params, inputs, self.directions)
+            self.growths[inputs.kind] = measure_growth(self.network, self.params, inputs, self.directions)
             self.planning += time.perf_counter() - start
-        return self.growths[key]
+        return self.growths[inputs.kind]
 
-    def accumulate(self, inputs: Tensor, growth: Growth) -> None:
+    def accumulate(self, inputs: Batch, growth: Growth) -> None:
         outputs = outputs_of(self.network, inputs)
         start = time.perf_counter()
         graph = read_graph(outputs, self.params)
@@ -83,13 +78,14 @@ class DiagonalFisher:
         if self.plan is None or self.plan.undecided:
             self.plan = Planner(self.network, self.params, inputs, growth).plan(outputs, graph)
             self.plans[graph.digest] = self.plan
+        growth.read_made(graph, self.plan.shared, len(inputs))
         self.planning += time.perf_counter() - start
         self.accumulate_by_rules(inputs, outputs, graph, self.plan)
         if self.plan.general:
             self.accumulate_generally(inputs, outputs, self.plan.general)
         self.parts += 1
 
-    def accumulate_by_rules(self, inputs: Tensor, outputs: Tensor, graph: Graph, plan: Plan) -> None:
+    def accumulate_by_rules(self, inputs: Batch, outputs: Tensor, graph: Graph, plan: Plan) -> None:
         uses = graph.uses
         everything = [use for name in plan.layouts for use in uses[name]]
         if not everything:
@@ -113,9 +109,8 @@ class DiagonalFisher:
                 if len(found) < len({use.node for use in uses[name]}):
                     continue  # several uses: their gradients are added up before they are squared
                 if name not in accumulators:
-                    rules = rules_for(uses[name], self.params[name])
-                    assert rules is not None, "the plan is for this graph"
-                    accumulators[name] = accumulator_for(rules, plan.layouts[name], len(inputs), totals[name])
+                    make = Shared if name in plan.shared else accumulator_for
+                    accumulators[name] = make(uses[name], plan.layouts[name], len(inputs), totals[name])
                     accumulators[name].watch = witnesses.watch if witnesses else None
                 accumulators[name].add([found[use.node] for use in uses[name]], count)
                 found.clear()
@@ -130,9 +125,7 @@ class DiagonalFisher:
             signals.close()
         if witnesses:
             start = time.perf_counter()
-            treated = {name: self.params[name] for name in plan.layouts}
-            verdicts = witnesses.compare(accumulators, witnesses.squares(self.network, treated, inputs))
-            plan.judge(verdicts, len(chosen))
+            plan.judge(witnesses.compare(accumulators, self.network, inputs), len(chosen))
             accumulators = {name: kept for name, kept in accumulators.items() if name in plan.layouts}
             self.planning += time.perf_counter() - start + witnesses.watch.seconds
         while accumulators:  # frees each one's memory before the next makes its own
@@ -141,11 +134,11 @@ class DiagonalFisher:
             for name in plan.layouts:
                 self.sums[name].add_(totals[name], alpha=weight)
 
-    def accumulate_generally(self, inputs: Tensor, batched: Tensor, names: list[str]) -> None:
+    def accumulate_generally(self, inputs: Batch, batched: Tensor, names: list[str]) -> None:
         """The general path: one sample at a time, any parameter of any network that autograd can treat."""
         params = [self.params[name] for name in names]
         scale = float(batched.detach().abs().max())
-        for sample, answer in zip(inputs.split(1), batched.detach().split(1), strict=True):
+        for sample, answer in zip(inputs.parts(1), batched.detach().split(1), strict=True):
             outputs = outputs_of(self.network, sample)
             check_independent(outputs.detach(), answer, scale)
             weight = self.directions.weight(outputs.shape[1])
@@ -179,13 +172,14 @@ class DiagonalFisher:
 
 
 def diagonal_fisher(
-    model: nn.Module, batches: Iterable[Tensor], directions: Directions | None = None
+    model: nn.Module, batches: Iterable[Any], directions: Directions | None = None
 ) -> dict[str, Tensor]:
-    """The diagonal Fisher of the model's outputs for every parameter with `requires_grad`, over batches of inputs,
-    divided by the number of samples. Exact by default; `directions=Probes(n)` estimates it."""
+    """The diagonal Fisher of the model's outputs for every parameter with `requires_grad`, over batches (tensors,
+    tuples or mappings: see `coin.batch`), divided by the number of samples. Exact by default;
+    `directions=Probes(n)` estimates it."""
     fisher = DiagonalFisher(model, directions)
-    for inputs in batches:
-        fisher.update(inputs)
+    for batch in batches:
+        fisher.update(batch)
     return fisher.compute()
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from coin.batch import Batch
+
 
 @dataclass(frozen=True)
 class Directions(abc.ABC):
@@ -20,7 +22,7 @@ class Directions(abc.ABC):
         """How many backward passes there are for `outputs` outputs."""
 
     @abc.abstractmethod
-    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+    def of(self, inputs: Batch, outputs: Tensor) -> Iterator[Tensor]:
         """The gradients (samples, outputs) to start from."""
 
     def weight(self, outputs: int) -> float:
@@ -35,7 +37,7 @@ class Exact(Directions):
     def count(self, outputs: int) -> int:
         return outputs
 
-    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+    def of(self, inputs: Batch, outputs: Tensor) -> Iterator[Tensor]:
         for k in range(outputs.shape[1]):
             direction = torch.zeros_like(outputs)
             direction[:, k] = 1
@@ -53,7 +55,7 @@ class Likelihood(Directions):
     def count(self, outputs: int) -> int:
         return outputs
 
-    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+    def of(self, inputs: Batch, outputs: Tensor) -> Iterator[Tensor]:
         probabilities = outputs.detach().softmax(1)
         for k in range(outputs.shape[1]):
             root = probabilities[:, k].sqrt()
@@ -80,12 +82,15 @@ class Probes(Directions):
     def weight(self, outputs: int) -> float:
         return 1 / self.probes
 
-    def of(self, inputs: Tensor, outputs: Tensor) -> Iterator[Tensor]:
+    def of(self, inputs: Batch, outputs: Tensor) -> Iterator[Tensor]:
         shape = (self.probes, outputs.shape[1])
-        signs = [torch.randint(0, 2, shape, generator=self.generator(sample)) for sample in inputs]
+        seeds = [self.generator(inputs.contents(sample)) for sample in range(len(inputs))]
+        signs = [torch.randint(0, 2, shape, generator=seed) for seed in seeds]
         yield from torch.stack(signs, 1).to(outputs).mul_(2).sub_(1)  # (probes, samples, outputs)
 
-    def generator(self, sample: Tensor) -> torch.Generator:
-        numbers = sample.detach().reshape(-1).clone(memory_format=torch.contiguous_format)  # whatever the strides were
-        contents = zlib.crc32(numbers.cpu().view(torch.uint8).numpy().tobytes())
+    def generator(self, sample: list[Tensor]) -> torch.Generator:
+        contents = 0
+        for tensor in sample:
+            numbers = tensor.detach().reshape(-1).clone(memory_format=torch.contiguous_format)  # whatever its strides
+            contents = zlib.crc32(numbers.cpu().view(torch.uint8).numpy().tobytes(), contents)
         return torch.Generator().manual_seed(contents + (self.seed << 32))

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 Node = Any  # torch.autograd.graph.Node; its `_saved_*` attributes are not typed
 
@@ -28,16 +29,27 @@ MOVES = ("Index", "Gather", "Scatter", "MaskedSelect", "MaskedScatter", "Take", 
 
 @dataclass
 class Use:
-    """One operation that reads a parameter: its autograd node and which of its inputs the parameter is."""
+    """One operation that reads a parameter: its autograd node and which of its inputs the parameter is.
+
+    Where the parameter is worked on once for all samples before (see `shared`), the input is what was `made` of it.
+    """
 
     node: Node
     slot: int
     transposed: bool = False
+    made: GradientEdge | None = None
+    leaf: Node = None  # the parameter's, and the only operation that reads it, if there is only one: else the leaf too
+    first: Node = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """That of the operation's result, and so of the gradient there."""
         return tuple(self.node._input_metadata[0].shape)
+
+    @property
+    def made_shape(self) -> tuple[int, ...]:
+        assert self.made is not None
+        return tuple(self.made.node._input_metadata[self.made.output_nr].shape)
 
 
 @dataclass
@@ -45,11 +57,35 @@ class Graph:
     uses: dict[str, list[Use]]
     digest: str
     moves: bool  # whether rows are moved by indices, so that other data may lie otherwise
+    nodes: list[Node]  # in the order they were found
+    readers: dict[Node, list[tuple[Node, int, int]]]  # what reads which result of a node, as which of its inputs
+    leaves: dict[str, Node]
+
+    @property
+    def results(self) -> list[tuple[str, list[tuple[int, ...]]]]:
+        """Of every node its name and the shapes of its results."""
+        return [(node.name(), shapes_of(node)) for node in self.nodes]
+
+    def uses_of_made(self, name: str, steady: set[Node]) -> list[Use]:
+        """Where samples meet what is made of a parameter, by nodes that are `steady`: none knows the samples."""
+        leaf = self.leaves[name]
+        direct = self.readers[leaf]
+        first = direct[0][0] if len(direct) == 1 and direct[0][0] in steady else leaf
+        found, pending, seen = [], [leaf], {leaf}
+        while pending:
+            node = pending.pop()
+            for reader, slot, number in self.readers[node]:
+                if reader not in steady:
+                    found.append(Use(reader, slot, made=GradientEdge(node, number), leaf=leaf, first=first))
+                elif reader not in seen:
+                    seen.add(reader)
+                    pending.append(reader)
+        return found
 
 
 def read_graph(outputs: Tensor, params: Mapping[str, Tensor]) -> Graph:
     """Every use of every parameter in the computation of `outputs`, in a deterministic order."""
-    readers: dict[Node, list[tuple[Node, int]]] = {}  # node -> the nodes that read its result
+    readers: dict[Node, list[tuple[Node, int, int]]] = {}
     leaves: dict[int, Node] = {}
     pending: list[Node] = [outputs.grad_fn]
     visited = {outputs.grad_fn: 0}
@@ -65,22 +101,21 @@ def read_graph(outputs: Tensor, params: Mapping[str, Tensor]) -> Graph:
             if source is None:
                 edges.append(None)
                 continue
-            readers.setdefault(source, []).append((node, slot))
+            readers.setdefault(source, []).append((node, slot, number))
             if source not in visited:
                 visited[source] = len(visited)
                 pending.append(source)
                 if hasattr(source, "variable"):
                     leaves[id(source.variable)] = source
             edges.append((visited[source], number))
-        shapes = [tuple(result.shape) for result in node._input_metadata]
         leaf = names.get(id(node.variable)) if hasattr(node, "variable") else None
         indices = moved_by(node)
         moves = moves or indices is not None
-        described.append((node.name(), edges, shapes, leaf, settings_of(node), indices))
+        described.append((node.name(), edges, shapes_of(node), leaf, settings_of(node), indices))
 
     def uses_of(node: Node, transposed: bool) -> list[Use]:
         found = []
-        for reader, slot in readers.get(node, []):
+        for reader, slot, _ in readers.get(node, []):
             if reader.name() in CASTS:
                 found += uses_of(reader, transposed)
             elif reader.name() in TRANSPOSES:
@@ -89,8 +124,14 @@ def read_graph(outputs: Tensor, params: Mapping[str, Tensor]) -> Graph:
                 found.append(Use(reader, slot, transposed))
         return found
 
-    uses = {name: uses_of(leaves[id(p)], False) if id(p) in leaves else [] for name, p in params.items()}
-    return Graph(uses, hashlib.sha256(repr(described).encode()).hexdigest(), moves)
+    used = {name: leaves[id(p)] for name, p in params.items() if id(p) in leaves}
+    uses = {name: uses_of(used[name], False) if name in used else [] for name in params}
+    digest = hashlib.sha256(repr(described).encode()).hexdigest()
+    return Graph(uses, digest, moves, nodes=list(visited), readers=readers, leaves=used)
+
+
+def shapes_of(node: Node) -> list[tuple[int, ...]]:
+    return [tuple(result.shape) for result in node._input_metadata]
 
 
 SETTINGS: dict[type, list[str]] = {}  # the attributes below, of each type of node

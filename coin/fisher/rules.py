@@ -38,6 +38,16 @@ class Elementwise:
     factor: Tensor | float
     dims: Sequence[int]
 
+    @property
+    def summed(self) -> list[int]:
+        """The dimensions of `terms` that the parameter was broadcast over."""
+        return [dim + 1 for dim, size in enumerate(self.shape) if size == 1]
+
+    def terms(self, gradient: Tensor, split: Split) -> Tensor:
+        """(samples, …)"""
+        plain = isinstance(self.factor, float) and self.factor == 1
+        return split((gradient if plain else gradient * self.factor).detach())
+
 
 @dataclass
 class Lookup:
@@ -205,6 +215,23 @@ def mul(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
     return None if use.transposed or other is None else broadcast(param, result, other.detach())
 
 
+def addcmul(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
+    if use.transposed:
+        return None
+    if use.slot == 0:
+        return broadcast(param, result, 1.0)
+    other = use.node._saved_tensor2 if use.slot == 1 else use.node._saved_tensor1
+    return None if other is None else broadcast(param, result, other.detach() * use.node._saved_value)
+
+
+def repeat(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
+    """One copy after the other for each sample, in the first dimension."""
+    times = use.node._saved_repeats
+    if use.transposed or len(times) != param.ndim or any(time != 1 for time in times[1:]):
+        return None
+    return Elementwise(tuple(param.shape), 1.0, range(1))
+
+
 def expand(use: Use, param: Tensor, result: tuple[int, ...]) -> Rule | None:
     return None if use.transposed else broadcast(param, result, 1.0)
 
@@ -219,5 +246,7 @@ RULES: dict[str, Callable[[Use, Tensor, tuple[int, ...]], Rule | None]] = {
     "EmbeddingBackward0": embedding,
     "AddBackward0": add,
     "MulBackward0": mul,
+    "AddcmulBackward0": addcmul,
     "ExpandBackward0": expand,
+    "RepeatBackward0": repeat,
 }

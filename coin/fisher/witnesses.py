@@ -1,17 +1,21 @@
-"""Witnesses: a few samples of a batch whose squares are compared with autograd's own, one sample at a time.
+"""Witnesses: a few samples of a batch whose gradients are compared with autograd's own, one sample at a time.
 
-Every assignment of rows to samples has the same total gradient, so that sums prove nothing; squares do. What is checked
-is what is claimed: the batch itself, its size, its backward passes. Passes are linear, so the signals of a witness,
-added up over all of them with random coefficients, are those of a random direction of its own, for no pass more. The
-squares that the plan makes of these have to be autograd's for the same direction, from a forward pass of the witness
-alone, through the network as it is.
+Every assignment of rows to samples has the same total gradient, so that sums prove nothing; single samples do. What is
+checked is what is claimed: the batch itself, its size, its backward passes. Passes are linear, so the signals of a
+witness, added up over all of them with random coefficients, are those of a random direction of its own, for no pass
+more. The gradient that the plan makes of these has to be autograd's for the same direction, from a forward pass of the
+witness alone, through the network as it is.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from coin.batch import Batch
 from coin.fisher.accumulators import Accumulator, Watch
 
 WITNESSES = 3
@@ -30,45 +34,64 @@ class Witnesses:
         self.watch.coefficients = self.coefficients.pop(0)
         self.direction += self.watch.weighed(direction)
 
-    def squares(self, network: nn.Module, params: Mapping[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
-        """Autograd's, added up over the witnesses."""
-        totals: dict[str, Tensor] = {}
+    def compare(
+        self, accumulators: Mapping[str, Accumulator], network: nn.Module, inputs: Batch
+    ) -> dict[str, bool | None]:
+        """Whether each parameter's gradients are autograd's; None where there is nothing but zeros to compare."""
+        params = {name: param for name, param in network.named_parameters() if name in accumulators}
+        differences = {name: Difference() for name in params}
         for at, sample in enumerate(self.watch.samples):
-            alone = network(inputs[sample : sample + 1])
+
+            def take(name: str, gradient: Tensor, at: int = at) -> Tensor:
+                differences[name].add(*accumulators[name].witnessed(at), gradient)
+                return gradient.new_zeros(()).expand_as(gradient)  # in its place, so that its memory serves the next
+
+            alone = inputs[sample : sample + 1].ask(network)
             check_independent(alone.detach(), self.outputs[at : at + 1], self.scale)
-            wanted, direction = list(params.values()), self.direction[at : at + 1].to(alone)
-            gradients = list(torch.autograd.grad(alone, wanted, direction, allow_unused=True))
-            for name, param in reversed(list(params.items())):
-                gradient = gradients.pop()  # frees its memory for the next
-                gradient = torch.zeros_like(param) if gradient is None else gradient  # two may share one memory
-                gradient = gradient.to(torch.promote_types(param.dtype, torch.float32))
-                totals[name] = totals[name].addcmul_(gradient, gradient) if name in totals else gradient.square()
-        return totals
-
-    def compare(self, accumulators: Mapping[str, Accumulator], truths: dict[str, Tensor]) -> dict[str, bool | None]:
-        """Whether each parameter's agree; None where there is nothing but zeros to compare."""
-        verdicts: dict[str, bool | None] = {}
-        tolerance, eps = tolerance_for(self.outputs), torch.finfo(self.outputs.dtype).eps
-        for name, accumulator in accumulators.items():
-            ours, bound = accumulator.witnessed()
-            truth = truths.pop(name)
-            size, error = truth.norm(), ours.sub_(truth).norm()
-            # where everything cancels, as in the bias of a softmax's inputs, all that is left is rounding
-            agrees = bool(error <= 2 * tolerance * size + (16 * eps) ** 2 * bound)
-            verdicts[name] = None if agrees and not size else agrees
-        return verdicts
+            handles = [param.register_hook(partial(take, name)) for name, param in params.items()]
+            try:
+                direction = self.direction[at : at + 1].to(alone)
+                gradients = torch.autograd.grad(alone, list(params.values()), direction, allow_unused=True)
+            finally:
+                for handle in handles:
+                    handle.remove()
+            for (name, param), gradient in zip(params.items(), gradients, strict=True):
+                if gradient is None:
+                    take(name, torch.zeros_like(param))
+        return {name: difference.verdict(self.outputs) for name, difference in differences.items()}
 
 
-def spread(inputs: Tensor, wanted: int) -> list[int]:
+@dataclass
+class Difference:
+    """Sums, over the witnesses, of squared norms of gradients of one parameter."""
+
+    error: float = 0.0
+    size: float = 0.0
+    bound: float = 0.0  # what could be there at most if nothing cancelled: rounding errors are in proportion to that
+
+    def add(self, ours: Tensor, bound: float, truth: Tensor) -> None:
+        self.size += float(truth.norm()) ** 2
+        self.error += float(ours.sub_(truth).norm()) ** 2
+        self.bound += bound**2
+
+    def verdict(self, outputs: Tensor) -> bool | None:
+        # where everything cancels, as in the bias of a softmax's inputs, all that is left is rounding
+        tolerance, noise = tolerance_for(outputs), 16 * torch.finfo(outputs.dtype).eps
+        agrees = self.error <= tolerance**2 * self.size + noise**2 * self.bound and math.isfinite(self.error)
+        return None if agrees and not self.size else agrees
+
+
+def spread(inputs: Batch, wanted: int) -> list[int]:
     """Up to so many samples of different contents: the ends, the middle, then all others in turn."""
-    found: list[int] = []
+    found: dict[int, list[Tensor]] = {}
     last = len(inputs) - 1
     for sample in dict.fromkeys([0, last, last // 2, *range(len(inputs))]):
         if len(found) == wanted:
             break
-        if not any(torch.equal(inputs[sample], inputs[other]) for other in found):
-            found.append(sample)
-    return found
+        contents = inputs.contents(sample)
+        if not any(all(map(torch.equal, contents, other)) for other in found.values()):
+            found[sample] = contents
+    return list(found)
 
 
 def tolerance_for(outputs: Tensor) -> float:

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +17,9 @@ from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Made, Store, shortened
 from coin.problem.digests import digest_of
 from coin.problem.recipes import Recipe
-from coin.training.batch_norm import freeze_batch_norm
+from coin.training.batch_norm import Mode, freeze_batch_norm
 from coin.training.checkpoints import AtomicCheckpointIO, check_readable, checkpoints
-from coin.training.data.images import ImageData
+from coin.training.data.sets import Data
 from coin.training.expert import ExpertModule, FineTuning
 from coin.training.models import Model, network_of, read_state_dict
 from coin.training.pretraining import TURNS, RotationModule, Rotations
@@ -33,7 +33,7 @@ class Expert:
 
     name: str
     network: nn.Module
-    data: ImageData
+    data: Data
     digest: str
     path: Path  # where it lies
 
@@ -89,14 +89,14 @@ class Workshop:
 
         return self.store.obtain("bases", name, recipe, make, alone=True)
 
-    def expert(self, base: Artifact, data: ImageData, finetune: FineTuning) -> Artifact:
+    def expert(self, base: Artifact, data: Data, finetune: FineTuning) -> Artifact:
         """The expert that is fine-tuned from this base, on these data, by this recipe."""
         name = shortened(f"{data.name}-{data.split}-{self.model.name}")
         recipe = {
             "base": base.key,
             "data": data.recipe(),
             "batch_size": data.batch_size,
-            "finetune": asdict(finetune),
+            "finetune": finetune.recipe(),
             "trainer": trainer_recipe(getattr(self.trainer, "settings", {})),
         }
         self.check_there("experts", name, recipe)
@@ -111,8 +111,8 @@ class Workshop:
             opened.append(journal)
             L.seed_everything(finetune.seed, verbose=False)
             data.seed = finetune.seed
-            network = network_of(self.model, base.tensors(), data.num_classes)
-            module = ExpertModule(network, data.num_classes, finetune.learning_rate, finetune.weight_decay)
+            network = network_of(self.model, base.tensors(), classes_of(base))
+            module = ExpertModule(network, classes_of(base), finetune)
             if self.compile:
                 module.network.compile()
             last = scratch / "last.ckpt"
@@ -179,12 +179,19 @@ def kept(kind: Literal["base", "expert", "fisher"], artifact: Artifact) -> Kept:
     return Kept(kind, name, key, artifact.path, {**artifact.recipe, **artifact.facts})
 
 
+def classes_of(base: Artifact) -> int:
+    """K: how many outputs a base model has, and so all its experts."""
+    return int(base.recipe["num_classes"])
+
+
 def model_origin(model: Model) -> str:
     named = model.weights in ("none", "imagenet", "rotations")
     return str(model.weights) if named else "".join(c if c.isalnum() else "_" for c in Path(str(model.weights)).stem)
 
 
-def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data: ImageData) -> Expert:
+def load_expert(
+    name: str, path: str | Path, model: Model, base: Artifact, data: Data, *, batch_norm: Mode = "frozen"
+) -> Expert:
     """An expert from a folder of a store, or from a state dict (.safetensors, or .pth read without unpickling)."""
     path = Path(path)
     if path.is_dir():
@@ -199,7 +206,7 @@ def load_expert(name: str, path: str | Path, model: Model, base: Artifact, data:
         tensors = read_state_dict(path, f"experts.{name}.path={path}")
     else:
         raise ValueError(f"experts.{name}.path={path}: no such file or folder; give an expert's folder or state dict")
-    network = freeze_batch_norm(model.blank(data.num_classes))
+    network = freeze_batch_norm(model.blank(classes_of(base)), batch_norm)
     missing = [key for key in network.state_dict() if key not in tensors]
     if missing:
         raise ValueError(f"expert {name} ({path}) lacks {parameters.listing(missing)}; is it of another architecture?")
@@ -223,7 +230,7 @@ def stretched(expert: Expert, base: nn.Module, factor: float) -> Expert:
 class Source:
     """Where an expert comes from: fine-tuned on its data, or read from a path."""
 
-    data: ImageData
+    data: Data
     finetune: FineTuning
     path: str | None = None
 

@@ -18,6 +18,7 @@ from coin.lab.loggers import Logs
 from coin.lab.store import Artifact, Store, digest_of_file
 from coin.lab.trial import Results, Trial
 from coin.problem.memory import Memory
+from coin.problem.statistics import Statistics
 from coin.problem.tuning import Tuner
 from coin.training.checkpoints import check_minutes
 from coin.training.models import Model, network_of
@@ -83,6 +84,7 @@ class Experiment:
     calibration: int = 0  # unlabelled queries an expert that the decoder is fitted on, instead of the samples
     traffic: bool = False  # these are one half of the test images, and the other half is scored
     seed: int = 0  # of the draw of the samples
+    batch_statistics: Statistics = "average"  # of BatchNorm in the coded network, where experts trained them
     stretch: float = 1.0  # experts become θ_0 + stretch (θ_i − θ_0)
     train_missing: bool = True
     save_coded: bool = True
@@ -108,10 +110,14 @@ class Experiment:
         if self.drawn:
             problems.attempt(self.code.check, len(self.drawn.labels))
             problems.attempt(self.tuning.check, self.code, len(self.drawn.labels), count)
-        if len({d.num_classes for d in data}) > 1:
-            problems.add("experts that are coded together have the same classes; these have different numbers of them")
+        for d in data:
+            problems.attempt(self.model.check, d)
         if not (isinstance(self.stretch, int | float) and math.isfinite(self.stretch)):
             problems.add(f"stretch={self.stretch}: must be a number; 1 leaves the experts as they are")
+        if self.batch_statistics not in ("average", "samples"):
+            problems.add(f"batch_statistics={self.batch_statistics}: must be average or samples")
+        if len({source.finetune.batch_norm for source in self.experts.values()}) > 1:
+            problems.add("finetune.batch_norm: experts that are coded together must have trained the same of BatchNorm")
         for name, source in self.experts.items():
             if source.path is not None and not Path(source.path).exists():
                 problems.add(f"experts.{name}.path={source.path}: no such file or folder; give an expert's or null")
@@ -144,6 +150,7 @@ class Experiment:
             make_trainer=self.coding_trainer,
             ledger=Ledger(store=self.store, setting=self.setting(), memory=memory, journal=journal),
             queries=self.queries,
+            batch_statistics=self.statistics,
         )
         finished = trial.run()
         results = {**run.names, **finished.results, "contents": self.contents()}
@@ -157,18 +164,26 @@ class Experiment:
 
     def setting(self) -> dict[str, Any]:
         """What outputs and Fishers depend on beside the weights and the inputs."""
-        return {"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)}
+        found = {"architecture": self.model.shape(), "trainer": trainer_recipe(self.coding_trainer.settings)}
+        return found if self.statistics == "equal" else {**found, "statistics": self.statistics}
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of BatchNorm in the coded network."""
+        trained = any(source.finetune.batch_norm == "trained" for source in self.experts.values())
+        return self.batch_statistics if trained else "equal"
 
     @property
     def classes(self) -> int:
-        return next(iter(self.experts.values())).data.num_classes
+        """K: heads have as many outputs as the expert with the most classes needs."""
+        return max(source.data.num_classes for source in self.experts.values())
 
     def facts(self, experts: Sequence[Expert], results: Results) -> dict[str, Any]:
         """What stands in coded.safetensors beside the tensors."""
         told = ("experiment", "code", "decoder", "samples", "seed", "hyperparameters")
         return {
             "model": self.model.facts(),
-            "num_classes": experts[0].data.num_classes,
+            "num_classes": self.classes,
             "experts": [
                 {
                     "name": expert.name,
@@ -207,7 +222,7 @@ class Experiment:
             if journal:
                 journal.used(kept("expert", made))
         say(f"expert {name}: {path}")
-        return load_expert(name, path, self.model, base, source.data)
+        return load_expert(name, path, self.model, base, source.data, batch_norm=source.finetune.batch_norm)
 
     def contents(self) -> dict[str, str]:
         """What lies where the paths of its config point, by the path's key: moved data are the same data."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from coin import metrics
+from coin.batch import Batch, Plain
 from coin.codes.code import Code
 from coin.decoders import Answers, Decoder, Fitted
 from coin.decoding import decode
@@ -22,9 +23,10 @@ from coin.problem.coding import Coding
 from coin.problem.digests import digest_of
 from coin.problem.features import WithFeatures
 from coin.problem.recipes import Recipe
-from coin.problem.training_images import TrainingImages
+from coin.problem.statistics import Statistics, may_differ
+from coin.problem.training_set import TrainingSet
 from coin.problem.tuning import Tuned, Tuner
-from coin.training.data.images import ImageData
+from coin.training.data.sets import Data
 from coin.training.prediction import Asking, Inputs
 from coin.training.samples import Queries, Samples
 from coin.training.trainers import MakeTrainer
@@ -62,9 +64,11 @@ class Trial:
     make_trainer: MakeTrainer
     ledger: Ledger
     queries: Sequence[Queries] = ()
+    batch_statistics: Statistics = "equal"  # BatchNorm's, of the coded network
 
     def __post_init__(self) -> None:
-        check_alike([e.network for e in self.experts], [e.name for e in self.experts])
+        free = may_differ(self.experts[0].network, self.batch_statistics)
+        check_alike([e.network for e in self.experts], [e.name for e in self.experts], free)
         self.asking = Asking(self.make_trainer)
         self.device = self.asking.device
         for network in (self.base, *(expert.network for expert in self.experts)):
@@ -85,13 +89,14 @@ class Trial:
             tests = [self.test_set(*of_one) for of_one in zip(self.experts, own, answers, strict=True)]
             evaluation = Evaluation(tests=tests, decoder=self.decoder, fitted=tuned.decoder, generator=self.generator)
             results = self.results(tuned, evaluation)
-        states = (coding.network(params).state_dict() for params in tuned.params)  # of one scratch network
+        states = (network.state_dict() for network in coding.networks(tuned.params))  # of one scratch network
         coded = [{name: tensor.clone() for name, tensor in state.items()} for state in states]
         return Finished(results, coded, tuned.decoder.tensors())
 
     def coding(self) -> Coding:
         drawn = self.samples
-        digest, base = digest_of(drawn.inputs), digest_of(*self.base.state_dict().values())
+        digest = digest_of(*Batch.of(drawn.inputs).tensors.values())
+        base = digest_of(*self.base.state_dict().values())
 
         def remember(
             kind: str, which: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
@@ -102,12 +107,11 @@ class Trial:
                 own = {**own, "base": base}
             return self.ledger.remember(kind, chosen, own, lambda: {k: v.cpu() for k, v in compute().items()})
 
-        def compute_fisher(network: nn.Module, batches: Sequence[Tensor], directions: Directions) -> Parameters:
-            return self.asking.fisher(network, Inputs(torch.cat(list(batches))), directions)
+        def compute_fisher(network: nn.Module, batches: Sequence[Plain], directions: Directions) -> Parameters:
+            return self.asking.fisher(network, Inputs(Batch.joined(batches)), directions)
 
-        def compute_outputs(network: nn.Module, batches: Sequence[Tensor]) -> Tensor:
-            inputs = Inputs(torch.cat(list(batches)))
-            return self.asking.outputs(network, inputs, len(batches[0]))
+        def compute_outputs(network: nn.Module, batches: Sequence[Plain]) -> Tensor:
+            return self.asking.outputs(network, Inputs(Batch.joined(batches)), len(Batch.of(batches[0])))
 
         return Coding(
             [e.network for e in self.experts],
@@ -117,20 +121,21 @@ class Trial:
             labels=drawn.labels,
             owners=drawn.owners,
             decoder=self.decoder,
+            batch_statistics=self.batch_statistics,
             remember=remember,
             compute_fisher=compute_fisher,
             compute_outputs=compute_outputs,
             test_score=self.quick_score,
-            training_images=self.training_images,
+            training_sets=self.training_sets,
             generator=self.generator,
         )
 
-    def training_images(self) -> list[TrainingImages]:
+    def training_sets(self) -> list[TrainingSet]:
         found = []
         for data in (expert.data for expert in self.experts):
             recipe = data.recipe()  # which reads the images first
             assert data.train_set is not None
-            found.append(TrainingImages(data.train_set.images, data.transform, recipe))
+            found.append(TrainingSet(data.train_set.inputs, data.transform, recipe))
         return found
 
     def test_outputs(self, advance: Advance = ignore) -> list[list[Tensor]]:
@@ -154,15 +159,15 @@ class Trial:
     def coded_answers(self, coding: Coding, tuned: Tuned, advance: Advance) -> list[dict[int, Tensor]]:
         """For every expert's test set, what the coded networks' servers say of it, by number."""
         found: list[dict[int, Tensor]] = [{} for _ in self.experts]
-        for r, params in enumerate(tuned.params):
-            coded = WithFeatures(coding.network(params), required=self.decoder.features)
-            digest = digest_of(*params.values())
+        for r, network in enumerate(coding.networks(tuned.params)):
+            coded = WithFeatures(network, required=self.decoder.features)
+            digest = digest_of(*tuned.params[r].values())
             for i, expert in enumerate(self.experts):
                 advance(r * len(self.experts) + i, len(tuned.params) * len(self.experts))
                 found[i][r] = self.coded_answer(coded, digest, expert.data)
         return found
 
-    def coded_answer(self, coded: nn.Module, digest: str, data: ImageData) -> Tensor:
+    def coded_answer(self, coded: nn.Module, digest: str, data: Data) -> Tensor:
         found = self.ledger.remember(
             "answers",
             self.experts,
@@ -185,9 +190,9 @@ class Trial:
 
     def calibrated(self, coding: Coding, tuned: Tuned) -> Fitted:
         """The decoder, fitted on what all networks say of the queries."""
-        inputs = [Inputs(q.images, e.data.transform) for q, e in zip(self.queries, self.experts, strict=True)]
+        inputs = [Inputs(q.inputs, e.data.transform) for q, e in zip(self.queries, self.experts, strict=True)]
         recipes = [
-            {"queries": digest_of(q.images), "of": e.data.recipe()}
+            {"queries": digest_of(*Batch.of(q.inputs).tensors.values()), "of": e.data.recipe()}
             for q, e in zip(self.queries, self.experts, strict=True)
         ]
         experts = {
@@ -195,9 +200,9 @@ class Trial:
             for j, expert in enumerate(self.experts)
         }
         coded = []
-        for params in tuned.params:
-            network = WithFeatures(coding.network(params), required=self.decoder.features)
-            coded.append(torch.cat([self.asking.outputs(network, part).to(self.device) for part in inputs]))
+        for network in coding.networks(tuned.params):
+            asked = WithFeatures(network, required=self.decoder.features)
+            coded.append(torch.cat([self.asking.outputs(asked, part).to(self.device) for part in inputs]))
         owners = torch.cat([torch.full((len(part),), i) for i, part in enumerate(inputs)]).to(self.device)
         return self.decoder.fit(Answers(coded, experts, self.generator, owners))
 
@@ -208,10 +213,8 @@ class Trial:
             test = expert.data.test_set
             assert test is not None
             chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:count]
-            images, labels = test[chosen]
-            with torch.no_grad():
-                parts = [network(expert.data.transform(part.to(self.device))) for part in images.split(250)]
-            coded = torch.cat(parts).float()
+            raw, labels = test[chosen]
+            coded = self.asking.outputs(network, Inputs(raw, expert.data.transform)).to(self.device)
             others = {j: f[chosen] for j, f in enumerate(answers) if j != i}
             decoded = decode(coded, others, self.generator[0], i)
             ndas.append(
@@ -227,7 +230,7 @@ class Trial:
         found = {
             "seed": self.seed,
             "samples": len(self.samples.labels),
-            "calibration": len(self.queries[0].images) if self.queries else 0,
+            "calibration": len(Batch.of(self.queries[0].inputs)) if self.queries else 0,
             "beta": list(self.generator[0]),
             "generator": [list(row) for row in self.generator],
             "hyperparameters": {**tuned.hyperparameters, **self.code.chosen},
@@ -270,10 +273,10 @@ class Trial:
         return columns * len(test.coded) + (0 if self.decoder.alone else classes * (len(self.experts) - 1))
 
 
-def test_inputs(data: ImageData) -> Inputs:
+def test_inputs(data: Data) -> Inputs:
     data.setup()
     assert data.test_set is not None
-    return Inputs(data.test_set.images, data.transform)
+    return Inputs(data.test_set.inputs, data.transform)
 
 
 def distance(params: Parameters, others: Parameters) -> float:

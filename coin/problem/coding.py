@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -14,16 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from coin import parameters
+from coin.batch import Batch, Plain
 from coin.decoders import Analytic, Answers, Decoder, Fitted
 from coin.fisher import Directions, Exact, diagonal_fisher
 from coin.generator import Generator, check_generator
-from coin.metrics import check_outputs, coding_loss, divergence, nda_compute, nda_update
+from coin.metrics import coding_loss, divergence, nda_compute, nda_update
 from coin.parameters import Parameters
 from coin.problem.features import WithFeatures
 from coin.problem.memory import Memory
-from coin.problem.moved import Moved
+from coin.problem.moved import Moved, is_images
 from coin.problem.recipes import Recipe, recipe_of
-from coin.problem.training_images import TrainingImages
+from coin.problem.statistics import Statistics, may_differ, set_statistics
+from coin.problem.training_set import TrainingSet
 
 T = TypeVar("T")
 Hyperparameters = dict[str, float]  # one of a code's candidates
@@ -71,36 +73,44 @@ class Coding:
 
     experts: Sequence[nn.Module]
     beta: Sequence[float]
-    batches: Sequence[Tensor]
+    batches: Sequence[Plain]
     base: nn.Module | None = None
     labels: Tensor | None = None
     owners: Tensor | None = None
     decoder: Decoder = field(default_factory=Analytic)
+    batch_statistics: Statistics = "equal"  # BatchNorm's, of a coded network
     remember: Remember = field(default_factory=remembering)
-    compute_fisher: Callable[[nn.Module, Sequence[Tensor], Directions], Parameters] = diagonal_fisher
-    compute_outputs: Callable[[nn.Module, Sequence[Tensor]], Tensor] | None = None
+    compute_fisher: Callable[[nn.Module, Sequence[Plain], Directions], Parameters] = diagonal_fisher
+    compute_outputs: Callable[[nn.Module, Sequence[Plain]], Tensor] | None = None
     advance: Callable[[float, float], None] = lambda done, of: None  # candidates done, and of how many
     test_score: Callable[[nn.Module, int], float] | None = None  # average NDA on so many test samples an expert
     generator: Sequence[Sequence[float]] | None = None  # of several coded networks, instead of β
     coded: Generator = field(init=False)  # the rows of weights
-    training_images: Callable[[], Sequence[TrainingImages]] | None = None  # all of them, of each expert
+    training_sets: Callable[[], Sequence[TrainingSet]] | None = None  # all of them, of each expert
     scratch: nn.Module = field(init=False)
     prepared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.coded = check_generator(self.generator, None, None if self.generator else self.beta, len(self.experts))
         self.beta = self.coded[0]
-        parameters.check_alike(self.experts)
+        free = may_differ(self.experts[0], self.batch_statistics)
+        parameters.check_alike(self.experts, may_differ=free)
         if self.base is not None:
-            parameters.check_origin(self.base, self.experts[0])
-        self.scratch = parameters.copy_of(self.experts[0])
-        self.batches = [batch.to(self.device) for batch in self.batches]
+            parameters.check_origin(self.base, self.experts[0], free)
+        self.batches = [Batch.of(batch).map(lambda tensor: tensor.to(self.device)).plain for batch in self.batches]
         self.labels = None if self.labels is None else self.labels.to(self.device)
         self.owners = None if self.owners is None else self.owners.to(self.device)
+        self.scratch = parameters.copy_of(self.experts[0])
+        self.network({})
 
     @property
     def device(self) -> torch.device:
         return next(self.experts[0].parameters()).device
+
+    @property
+    def samples(self) -> Batch:
+        """All P of them."""
+        return Batch.joined(self.batches)
 
     def kept(
         self, kind: str, experts: Sequence[int], settings: Recipe, compute: Callable[[], Parameters]
@@ -154,23 +164,24 @@ class Coding:
         found = (self.kept("outputs", [i], settings, partial(ask, e)) for i, e in enumerate(self.experts))
         return [kept["outputs"] for kept in found]
 
-    def with_copies(self, copies: int) -> Sequence[Tensor]:
+    def with_copies(self, copies: int) -> Sequence[Plain]:
         """The batches, and after all of them so many copies of the images, moved."""
         if not copies:
             return self.batches
         moved = Moved.copies_of(self.batches, copies)
-        return [moved[rows] for rows in torch.arange(len(moved)).split(len(self.batches[0]))]
+        return [moved[rows] for rows in torch.arange(len(moved)).split(len(Batch.of(self.batches[0])))]
 
     @torch.no_grad()  # not inference mode: what a Trainer moves meanwhile would be of no use to autograd any more
-    def run(self, network: nn.Module, batches: Sequence[Tensor] | None = None) -> Tensor:
+    def run(self, network: nn.Module, batches: Sequence[Plain] | None = None) -> Tensor:
         batches = self.batches if batches is None else batches
         if self.compute_outputs:
             return self.compute_outputs(network, batches).to(self.device)
-        return torch.cat([check_outputs(network(batch), len(batch)) for batch in batches])
+        return torch.cat([Batch.of(batch).ask(network) for batch in batches])
 
     def network(self, params: Parameters) -> nn.Module:
         """The network with these parameters; valid until the next call, for it is one scratch network."""
-        return parameters.load(self.scratch, params)
+        network = parameters.load(self.scratch, params)
+        return set_statistics(network, self.batch_statistics, self.experts, self.beta, self.batches)
 
     def rows(self) -> list["Coding"]:
         """The problem of each coded network by itself."""
@@ -187,9 +198,13 @@ class Coding:
         """The coded networks that a candidate makes, one a row."""
         return [code.encode(row, **hyperparameters) for row in self.rows()]
 
+    def networks(self, params: Sequence[Parameters]) -> Iterator[nn.Module]:
+        """The coded networks with these parameters, one after the other: each is valid until the next."""
+        return (row.network(p) for row, p in zip(self.rows(), params, strict=True))
+
     def asked(self, params: Sequence[Parameters]) -> list[Tensor]:
         """What coded networks with these parameters say of the samples, features and all."""
-        return [self.run(WithFeatures(self.network(p), required=self.decoder.features)) for p in params]
+        return [self.run(WithFeatures(n, required=self.decoder.features)) for n in self.networks(params)]
 
     def answers(self, coded: Sequence[Tensor]) -> Answers:
         """What coded networks have said of the samples, beside the experts."""
@@ -210,7 +225,7 @@ class Coding:
     def fitted(self, networks: Iterable[nn.Module]) -> Fitted:
         """The decoder, fitted on what these coded networks and the experts say of the samples, and of moved copies if
         it wants them and they are images."""
-        copies = self.decoder.copies if self.batches[0].ndim == 4 else 0
+        copies = self.decoder.copies if is_images(self.batches[0]) else 0
         batches = self.with_copies(copies)
         coded = [self.run(WithFeatures(n, required=self.decoder.features), batches) for n in networks]
         experts = dict(enumerate(self.outputs(copies)))
@@ -243,7 +258,6 @@ class Coding:
 
     def part(self, rows: Tensor) -> "Coding":
         """The same problem with these samples only."""
-        inputs = torch.cat(list(self.batches))[rows]
         settings = {"rows": hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]}
 
         def remember(kind: str, experts: Sequence[int], own: Recipe, compute: Callable[[], Parameters]) -> Parameters:
@@ -253,21 +267,15 @@ class Coding:
 
         return replace(
             self,
-            batches=inputs.split(100),
+            batches=[part.plain for part in self.samples[rows].split(100)],
             labels=None if self.labels is None else self.labels[rows],
             owners=None if self.owners is None else self.owners[rows],
             remember=remember,
         )
 
 
-def as_batches(batches: Iterable[Tensor]) -> list[Tensor]:
-    found = list(batches)
+def as_batches(batches: Iterable[Any]) -> list[Plain]:
+    found = [Batch.of(batch).plain for batch in batches]
     if not found:
         raise ValueError("there are no batches of samples to code with; pass at least one batch of inputs")
-    for batch in found:
-        if not isinstance(batch, Tensor):
-            raise ValueError(
-                f"a batch is {type(batch).__name__}, expected a tensor of inputs; "
-                "leave the labels out: (x for x, _ in loader)"
-            )
     return found

@@ -1,5 +1,7 @@
 """Penultimate features: what a network's last Linear layer reads."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -7,14 +9,15 @@ from torch import Tensor, nn
 class WithFeatures(nn.Module):
     """Answers with a network's outputs and, in further columns, the features its last Linear layer made them from.
 
-    A network that does not end in a Linear layer has none; unless they are `required`, it answers with its outputs.
+    It is asked as the network is. One that does not end in a Linear layer has none; unless they are `required`, it
+    answers with its outputs.
     """
 
     def __init__(self, network: nn.Module, required: bool = True):
         super().__init__()
         self.network, self.required = network, required
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *given: Any, **named: Any) -> Tensor:
         seen: list[tuple[Tensor, Tensor]] = []
 
         def keep(module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> None:
@@ -23,7 +26,8 @@ class WithFeatures(nn.Module):
         linears = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
         handles = [module.register_forward_hook(keep, with_kwargs=True) for module in linears]
         try:
-            outputs: Tensor = self.network(x)
+            answer = self.network(*given, **named)
+            outputs: Tensor = getattr(answer, "logits", answer)
         finally:
             for handle in handles:
                 handle.remove()

@@ -48,6 +48,10 @@ class Tuner:
         """How many judge its candidates; 0 where there is nothing to choose."""
         return (self.folds or code.folds) if len(code.candidates()) > 1 else 0
 
+    def judges_for(self, code: Code) -> int:
+        """How many of these folds do judge: a code's own may be fewer than there are, the tuner's are all."""
+        return self.folds or code.judges or self.folds_for(code)
+
     def check(self, code: Code, samples: int, experts: int) -> None:
         """Refuses more folds than there are samples for."""
         folds = self.folds or self.folds_for(code)  # a code with nothing to choose may tune what it starts from
@@ -65,7 +69,7 @@ class Tuner:
         answers = coding.answers(coding.asked(params))
         score = coding.score(answers)
         table = [{**tried, **asdict(s)} for tried, s in zip(candidates, scores or [score], strict=True)]
-        fitted = coding.fitted(map(coding.network, params)) if coding.decoder.copies else coding.decoder.fit(answers)
+        fitted = coding.fitted(coding.networks(params)) if coding.decoder.copies else coding.decoder.fit(answers)
         return Tuned(chosen, params, fitted, score, table)
 
     def scores(self, code: Code, coding: Coding, candidates: Sequence[Hyperparameters]) -> list[Score]:
@@ -78,19 +82,21 @@ class Tuner:
                 scores.append(coding.score(coding.answers_of(code, candidate)))
             return scores
         judged: list[list[Score]] = []
+        judges, draft = self.judges_for(code), code.draft()
         for fold, part in enumerate(self.parts(code, coding)):
             judged.append([])
             for k, candidate in enumerate(candidates):
-                coding.advance(fold * len(candidates) + k, folds * len(candidates))
-                judged[fold].append(held_out_score(code, *part, candidate, folds))
+                coding.advance(fold * len(candidates) + k, judges * len(candidates))
+                judged[fold].append(held_out_score(draft, *part, candidate, folds))
         return [mean_score(scores) for scores in zip(*judged, strict=True)]
 
     def parts(self, code: Code, coding: Coding) -> Iterator[tuple[Coding, Coding]]:
-        """For every fold, the problem without it and that of it alone; one at a time, with all that a code prepares."""
-        count, folds = sum(map(len, coding.batches)), self.folds_for(code)
+        """For every fold that judges, the problem without it and that of it alone; with all that is prepared, one at a
+        time."""
+        count, folds = len(coding.samples), self.folds_for(code)
         self.check(code, count, len(coding.experts))
         fold = torch.arange(count) % folds
-        for k in range(folds):
+        for k in range(self.judges_for(code)):
             yield coding.part(torch.where(fold != k)[0]), coding.part(torch.where(fold == k)[0])
 
     def rank(self, score: Score) -> tuple[float, ...]:

@@ -78,6 +78,16 @@ class Cell:
         return self.first.get("calls")
 
     @property
+    def numbers(self) -> int | None:
+        """Numbers sent to decode one answer."""
+        return self.first.get("numbers")
+
+    def missing(self) -> dict[int, tuple[float, float]]:
+        """Mean and standard deviation over the draws for each number of missing experts that all runs tell."""
+        counts = set.intersection(*(set(run.get("missing", {})) for run in self.runs))
+        return {int(c): spread([run["missing"][c] for run in self.runs]) for c in sorted(counts, key=int)}
+
+    @property
     def distance(self) -> float:
         """Of the experts from one another; NaN where no run tells it."""
         return float(self.first.get("distance", math.nan))

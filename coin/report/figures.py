@@ -19,10 +19,12 @@ from matplotlib.ticker import MaxNLocator
 from coin.report.cells import Cell, by_experiment, curves, distinct
 from coin.report.runs import Run
 
-AXES = {"samples": "samples P", "damping": "damping λ", "scale": "scale α", "beta": "weight β₁ of the first expert"}
+AXES = {"samples": "samples P", "damping": "damping λ", "scale": "scale α", "beta": "weight β₁ of the first expert",
+        "splits": "experts N", "coded": "coded networks N_c",
+        "calibration": "unlabelled queries an expert"}  # fmt: skip
 NDA = "average NDA, %"
 MARKERS = "osD^v<>P*Xhp"
-STYLES = ["-", "--", ":"]
+STYLES = ["-", "--", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3))]
 COLORS = [f"C{i}" for i in range(10)]
 Panels = list[tuple[Axes, list[Cell]]]
 
@@ -36,6 +38,8 @@ def figures(cells: Sequence[Cell]) -> Iterator[tuple[str, Figure]]:
         yield "nda", bars(cells)
         if len(cells) > 2:
             yield "nda_against_seconds", costs(cells)
+    if any(len(cell.missing()) > 1 for cell in cells):
+        yield "nda_against_missing", losses(cells)
     known = [cell for cell in cells if not math.isnan(cell.distance)]
     if any(len({cell.distance for cell in group}) > 2 for group in by_experiment(known)):
         yield "nda_against_distance", distances(known)
@@ -59,7 +63,7 @@ def panels(groups: Sequence[list[Cell]], x: str, y: str = NDA, height: float = 3
     return figure, drawn
 
 
-def looks(names: Sequence[str], choice: Sequence[str]) -> dict[str, str]:
+def looks(names: Sequence[str], choice: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, cycle(choice), strict=False))
 
 
@@ -178,6 +182,27 @@ def against(cells: Sequence[Cell], key: str) -> Figure:
         if 1 < len(values) <= 8:  # what was run, rather than round numbers
             axis.set_xticks(values, [f"{value:g}" for value in values])
             axis.minorticks_off()
+    return finish(figure)
+
+
+def losses(cells: Sequence[Cell]) -> Figure:
+    """Average NDA against how many experts are missing: a line a decoder and setting, of the code that is best."""
+
+    def kind(cell: Cell) -> str:
+        return " ".join([cell.decoder, *cell.settings()])
+
+    cells = [cell for cell in cells if cell.missing()]
+    figure, drawn = panels(by_experiment(cells), "experts missing")
+    styles = looks(distinct(cell.decoder for cell in cells), STYLES)
+    hues = looks(distinct(map(kind, cells)), COLORS)
+    for axis, group in drawn:
+        best = {kind(cell): cell for cell in sorted(group, key=lambda cell: cell.nda()[0])}
+        for cell in sorted(best.values(), key=lambda cell: cell.row):
+            x, y = zip(*((count, mean) for count, (mean, _) in cell.missing().items()), strict=True)
+            look: dict[str, Any] = {"color": hues[kind(cell)], "linestyle": styles[cell.decoder]}
+            axis.plot(x, y, marker="o", label=cell.label, **look)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.legend(fontsize=6)
     return finish(figure)
 
 

@@ -23,6 +23,7 @@ def texts(cells: Sequence[Cell]) -> dict[str, str]:
         decoders: len({cell.decoder for cell in cells}) > 1,
         experts: not all(math.isnan(cell.distance) for cell in cells),
         own_classes: any(map(names_fewer_classes, cells)),
+        missing: any(len(cell.missing()) > 1 for cell in cells),
         training: any(TRAINING in cell.variant for cell in cells),
     }
     return found | {f"{table.__name__}.md": table(cells).markdown() for table, shown in others.items() if shown}
@@ -47,11 +48,11 @@ def average(cell: Cell, bold: str = "**{}**") -> str:
 
 def table(cells: Sequence[Cell], title: str, bold: str, column: str = "{1}") -> Grid:
     """A row a code with its settings; an experiment has a column an expert, their average, the paper's average where
-    there is one, the answers asked for to decode one, and the seconds of encoding."""
+    there is one, the answers asked for and the numbers sent to decode one, and the seconds of encoding."""
     empty: dict[str, dict[str, str]] = {}  # the columns of an experiment: one cell alone may lack some
     for group in by_experiment(cells):
         paper = ["paper"] if any(cell.paper() is not None for cell in group) else []
-        calls = ["calls"] if any(cell.calls is not None for cell in group) else []
+        calls = ["calls", "numbers"] if any(cell.calls is not None for cell in group) else []
         names = [*distinct(name for cell in group for name in cell.experts), "average", *paper, *calls, "encode s"]
         empty[group[0].experiment] = dict.fromkeys(names, "")
 
@@ -59,7 +60,7 @@ def table(cells: Sequence[Cell], title: str, bold: str, column: str = "{1}") -> 
         found = empty[cell.experiment] | {name: plus_minus(*cell.nda(i)) for i, name in enumerate(cell.experts)}
         found |= {"average": average(cell, bold), "encode s": f"{cell.seconds():.1f}"}
         found |= {"paper": told(cell.paper())} if "paper" in found else {}
-        found |= {"calls": told(cell.calls, 0)} if "calls" in found else {}
+        found |= {"calls": told(cell.calls, 0), "numbers": told(cell.numbers, 0)} if "calls" in found else {}
         return {column.format(cell.experiment, name): text for name, text in found.items()}
 
     return pivot(title, cells, columns, sort=False)
@@ -177,6 +178,15 @@ def own_classes(cells: Sequence[Cell]) -> Grid:
         return {column: f"{statistics.fmean(cell.facts(key)):.2f}" for column, key in both.items()}
 
     return pivot("average NDA %, first draw", chosen, columns)
+
+
+def missing(cells: Sequence[Cell]) -> Grid:
+    """A row a code with its decoder and settings: average NDA with one expert missing, with two, …"""
+
+    def columns(cell: Cell) -> dict[str, str]:
+        return {f"{cell.experiment}, {count} missing": plus_minus(*nda) for count, nda in cell.missing().items()}
+
+    return pivot("average NDA %", cells, columns, sort=False)
 
 
 def names_fewer_classes(cell: Cell) -> bool:

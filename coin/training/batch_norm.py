@@ -1,14 +1,18 @@
-"""BatchNorm layers, which stay frozen while experts are fine-tuned."""
+"""BatchNorm layers, which stay frozen while experts are fine-tuned, unless they are asked not to."""
+
+from typing import Literal
 
 from torch import nn
 
+from coin.problem.statistics import batch_norms
 
-def freeze_batch_norm(network: nn.Module) -> nn.Module:
-    """Freezes BatchNorm's affine parameters; `batch_norms(network)` in eval mode freezes its statistics."""
+Mode = Literal["frozen", "affine", "trained"]
+MODES = ("frozen", "affine", "trained")
+
+
+def freeze_batch_norm(network: nn.Module, mode: Mode = "frozen") -> nn.Module:
+    """Freezes BatchNorm's affine parameters, unless they are trained; `batch_norms(network)` in eval mode freezes its
+    statistics."""
     for module in batch_norms(network):
-        module.requires_grad_(False).eval()
+        module.requires_grad_(mode != "frozen").eval()
     return network
-
-
-def batch_norms(network: nn.Module) -> list[nn.Module]:
-    return [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]

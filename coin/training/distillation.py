@@ -98,7 +98,7 @@ class Distillation(Code):
 
     def unseen_losses(self, coding: Coding, start: Parameters) -> list[list[float]]:
         """For every fold, its coding loss at the start and after every epoch of training without it."""
-        count = sum(map(len, coding.batches))
+        count = len(coding.samples)
         self.check(count)
         fold = torch.arange(count) % self.folds
         losses = []
@@ -120,11 +120,11 @@ class Distillation(Code):
         scores: Callable[[nn.Module], Point] = lambda network: {},
     ) -> tuple[Parameters, list[Point]]:
         """A student's parameters after so many epochs, and its scores after each of them."""
-        student = parameters.load(copy.deepcopy(coding.experts[0]), start)
+        student = copy.deepcopy(coding.network(start))
         outputs = coding.outputs()
         target = torch.stack([b * f for b, f in zip(coding.beta, outputs, strict=True)]).sum(0)
         module = Student(student, self.learning_rate, self.weight_decay, scores)
-        data = StudentData([Inputs(torch.cat(list(coding.batches)))], target, self.batch_size, self.seed)
+        data = StudentData([Inputs(coding.samples)], target, self.batch_size, self.seed)
         return train_student(module, data, epochs, self.trainer), module.history
 
     def epoch_scores(self, coding: Coding) -> Callable[[nn.Module], Point]:

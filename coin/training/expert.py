@@ -1,6 +1,6 @@
 """Experts: a foundation model fine-tuned on one data set with BatchNorm frozen."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import lightning as L
 import torch
@@ -8,18 +8,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy
 
-from coin.training.batch_norm import batch_norms, freeze_batch_norm
-from coin.training.data.images import Batch
+from coin.batch import Batch, Plain
+from coin.problem.recipes import Recipe
+from coin.problem.statistics import batch_norms
+from coin.training.batch_norm import MODES, Mode, freeze_batch_norm
+from coin.training.data.sets import Labelled
 
 
 @dataclass
 class FineTuning:
-    """The paper's recipe for an expert: AdamW on the cross-entropy."""
+    """The paper's recipe for an expert: AdamW on the cross-entropy.
+
+    `batch_norm` is frozen, all of it; or its affine parameters are trained; or its statistics are too.
+    """
 
     epochs: int
     learning_rate: float = 1e-5
     weight_decay: float = 0.1
     seed: int = 0
+    batch_norm: Mode = "frozen"
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -28,30 +35,41 @@ class FineTuning:
             raise ValueError(f"finetune.learning_rate={self.learning_rate}: must be positive")
         if not self.weight_decay >= 0:
             raise ValueError(f"finetune.weight_decay={self.weight_decay}: must not be negative")
+        if self.batch_norm not in MODES:
+            raise ValueError(f"finetune.batch_norm={self.batch_norm}: must be one of {', '.join(MODES)}")
+
+    def recipe(self) -> Recipe:
+        """What was made before there was a choice keeps its name."""
+        told = asdict(self)
+        if self.batch_norm == "frozen":
+            del told["batch_norm"]
+        return told
 
 
 class ExpertModule(L.LightningModule):
-    """Fine-tunes `network`; its BatchNorm layers, affine and statistics, stay as they are bit by bit."""
+    """Fine-tunes `network`; what is frozen of its BatchNorm layers stays as it is bit by bit."""
 
-    def __init__(self, network: nn.Module, num_classes: int, learning_rate: float = 1e-5, weight_decay: float = 0.1):
+    def __init__(self, network: nn.Module, num_classes: int, finetune: FineTuning):
         super().__init__()
-        self.network = freeze_batch_norm(network)
-        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.network, self.finetune = freeze_batch_norm(network, finetune.batch_norm), finetune
         self.accuracy = MulticlassAccuracy(num_classes, average="micro")
 
     def train(self, mode: bool = True) -> "ExpertModule":
         super().train(mode)
-        for module in batch_norms(self.network):
+        for module in batch_norms(self.network) if self.finetune.batch_norm != "trained" else ():
             module.eval()  # running statistics are neither used up to date nor updated
         return self
 
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.network(x)
-        return outputs
+    def forward(self, inputs: Plain) -> Tensor:
+        return Batch.of(inputs).ask(self.network)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        images, labels = batch
-        outputs = self(images)
+    def on_train_batch_start(self, batch: Labelled, batch_idx: int) -> None:
+        """What dropout draws depends on the batch's number alone, so a killed training goes on as it would have."""
+        torch.manual_seed((self.finetune.seed * 100_003 + self.current_epoch) * 1_000_003 + batch_idx)
+
+    def training_step(self, batch: Labelled, batch_idx: int) -> Tensor:
+        inputs, labels = batch
+        outputs = self(inputs)
         loss = (
             F.cross_entropy(outputs, labels) if len(labels) else outputs.sum()
         )  # a rank may have none of a last batch
@@ -62,12 +80,12 @@ class ExpertModule(L.LightningModule):
         self.log("train/loss", loss, prog_bar=True, batch_size=max(len(labels), 1))
         return loss
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        images, labels = batch
+    def validation_step(self, batch: Labelled, batch_idx: int) -> None:
+        inputs, labels = batch
         if len(labels):  # of a small last batch, some ranks have none
-            self.accuracy.update(self(images), labels)
+            self.accuracy.update(self(inputs), labels)
         self.log("test/accuracy", self.accuracy, on_epoch=True, prog_bar=True, batch_size=max(len(labels), 1))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         params = [p for p in self.network.parameters() if p.requires_grad]
-        return torch.optim.AdamW(params, lr=self.learning_rate, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(params, lr=self.finetune.learning_rate, weight_decay=self.finetune.weight_decay)

@@ -17,8 +17,8 @@ class FisherCallback(L.Callback):
         Trainer(callbacks=[callback]).predict(module, loader)
         callback.fisher  # {name: tensor}
 
-    Without `network` the LightningModule's own `network`, or the module itself, is treated. A batch is a tensor of
-    inputs, or a tuple that begins with it.
+    Without `network` the LightningModule's own `network`, or the module itself, is treated. A batch is
+    what `coin.batch` says: a tensor of inputs, a tuple that begins with it, or a mapping.
     """
 
     def __init__(self, network: nn.Module | None = None, directions: Directions | None = None):
@@ -36,9 +36,8 @@ class FisherCallback(L.Callback):
 
     def add(self, trainer: L.Trainer, batch: Any) -> None:
         assert self.accumulator is not None
-        inputs = batch[0] if isinstance(batch, tuple | list) else batch
         with trainer.precision_plugin.forward_context():
-            self.accumulator.update(inputs)
+            self.accumulator.update(batch)
 
     def finish(self) -> None:
         assert self.accumulator is not None

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from coin import parameters
+from coin.batch import Batch
 from coin.codes.code import Code
 from coin.parameters import Parameters, weighted_sum
 from coin.problem.coding import Coding
-from coin.problem.training_images import TrainingImages
+from coin.problem.training_set import TrainingSet
 from coin.training.prediction import Asking, Inputs
 from coin.training.progress import Progress
 from coin.training.students import Student, StudentData, check_training, default_trainer, train_student
@@ -43,19 +44,19 @@ class Parity(Code):
         check_training(self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
 
     def encode(self, coding: Coding, **hyperparameters: float) -> Parameters:
-        if coding.training_images is None:
+        if coding.training_sets is None:
             raise ValueError(
                 "a parity model is trained on all training images of all experts, and this problem has none; run it "
                 "as python encode.py code=parity, or use a code that needs the samples alone"
             )
-        data = coding.training_images()
-        self.chosen = {"images": sum(len(part.images) for part in data), "epochs": self.epochs}
+        data = coding.training_sets()
+        self.chosen = {"images": sum(len(Batch.of(part.inputs)) for part in data), "epochs": self.epochs}
         settings = {"parity": self.recipe(), "data": [part.recipe for part in data]}
         return coding.kept("parities", range(len(coding.experts)), settings, lambda: self.trained(coding, data))
 
-    def trained(self, coding: Coding, data: Sequence[TrainingImages]) -> Parameters:
+    def trained(self, coding: Coding, data: Sequence[TrainingSet]) -> Parameters:
         start = coding.base_params if self.start == "base" else weighted_sum(coding.params, coding.beta)
-        sources = [Inputs(part.images, part.transform) for part in data]
+        sources = [Inputs(part.inputs, part.transform) for part in data]
         network = parameters.load(copy.deepcopy(coding.experts[0]), start)
         student = Student(network, self.learning_rate, self.weight_decay)
         taught = StudentData(sources, self.target(coding, sources), self.batch_size, self.seed)

@@ -1,4 +1,4 @@
-"""A network's outputs and Fisher over images in memory, through a Trainer: any device, any number of them."""
+"""A network's outputs and Fisher over samples in memory, through a Trainer: any device, any number of them."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -9,25 +9,25 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from coin.batch import Batch, Plain
 from coin.fisher import Directions
-from coin.metrics import check_outputs
 from coin.parameters import Parameters
-from coin.training.data.images import Batches
+from coin.training.data.sets import Batches
 from coin.training.fisher_callback import FisherCallback
 from coin.training.trainers import MakeTrainer
 
 
-class Inputs(Dataset[Tensor]):
-    """Prepared inputs, or raw images with what prepares a batch of them, on the device that reads it."""
+class Inputs(Dataset[Plain]):
+    """Prepared inputs, or raw ones with what prepares a batch of them, on the device that reads it."""
 
-    def __init__(self, inputs: Tensor, transform: Callable[[Tensor], Tensor] | None = None):
+    def __init__(self, inputs: Plain | Batch, transform: Callable[[Tensor], Plain] | None = None):
         self.inputs, self.transform = inputs, transform
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(Batch.of(self.inputs))
 
-    def __getitem__(self, indices: Any) -> Tensor:
-        return self.inputs[indices]
+    def __getitem__(self, indices: Any) -> Plain:
+        return Batch.of(self.inputs)[indices].trimmed().plain
 
 
 class InputData(L.LightningDataModule):
@@ -37,13 +37,13 @@ class InputData(L.LightningDataModule):
         super().__init__()
         self.inputs, self.batch_size = inputs, batch_size
 
-    def predict_dataloader(self) -> DataLoader[Tensor]:
+    def predict_dataloader(self) -> DataLoader[Plain]:
         assert self.trainer is not None
         rank, ranks = self.trainer.global_rank, self.trainer.world_size
         batches = Batches(len(self.inputs), self.batch_size, rank=rank, ranks=ranks)
         return DataLoader(self.inputs, sampler=batches, batch_size=None)
 
-    def on_after_batch_transfer(self, batch: Tensor, dataloader_idx: int) -> Tensor:
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Plain:
         return self.inputs.transform(batch) if self.inputs.transform else batch
 
 
@@ -61,9 +61,9 @@ class Predictor(L.LightningModule):
     def setup(self, stage: str) -> None:
         self.asked[0].to(self.trainer.strategy.root_device)
 
-    def predict_step(self, batch: Tensor, batch_idx: int) -> None:
+    def predict_step(self, batch: Plain, batch_idx: int) -> None:
         if self.keep_outputs:
-            self.rows.append(check_outputs(self.asked[0](batch), len(batch)).float().cpu())
+            self.rows.append(Batch.of(batch).ask(self.asked[0]).float().cpu())
 
     def outputs(self) -> Tensor:
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):

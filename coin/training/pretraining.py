@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from coin.problem.recipes import Recipe
-from coin.training.data.images import Batch, ImageData
+from coin.training.data.images import ImageData
+from coin.training.data.sets import Labelled
 
 TURNS = 4
 
@@ -52,7 +53,7 @@ class RotationModule(L.LightningModule):
         super().__init__()
         self.network, self.learning_rate = network, learning_rate
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Labelled, batch_idx: int) -> Tensor:
         images, _ = batch
         turned = torch.cat([torch.rot90(images, turns, dims=(2, 3)) for turns in range(TURNS)])
         target = torch.arange(TURNS, device=images.device).repeat_interleave(len(images))

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coin.training.data.images import ImageData
+from coin.batch import Batch, Plain
+from coin.training.data.sets import Data
 
 
 @dataclass
 class Samples:
-    inputs: Tensor  # (P, 3, height, width), prepared
+    inputs: Plain  # prepared: images (P, 3, height, width), or token numbers and their mask, (P, tokens)
     labels: Tensor  # (P,)
     owners: Tensor  # (P,): the expert each was drawn for
 
     def to(self, device: torch.device) -> "Samples":
-        return Samples(self.inputs.to(device), self.labels.to(device), self.owners.to(device))
+        inputs = Batch.of(self.inputs).map(lambda tensor: tensor.to(device)).plain
+        return Samples(inputs, self.labels.to(device), self.owners.to(device))
 
-    def batches(self, size: int = 100) -> list[Tensor]:
-        return list(self.inputs.split(size))
+    def batches(self, size: int = 100) -> list[Plain]:
+        return [part.plain for part in Batch.of(self.inputs).split(size)]
 
 
-def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
+def draw(data: Sequence[Data], samples: int, seed: int) -> Samples:
     """The draw depends on the seed and the data set, not on the order of the experts."""
     if not isinstance(samples, int) or isinstance(samples, bool):
         raise ValueError(f"samples={samples}: must be a whole number, the P samples of all experts together")
@@ -31,9 +33,9 @@ def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
         raise ValueError(f"seed={seed}: must be a whole number")
     if samples < len(data):
         raise ValueError(f"samples={samples}: {len(data)} experts need at least one sample each")
-    sizes = {d.image_size for d in data}
-    if len(sizes) > 1:
-        raise ValueError(f"the experts' images have sizes {sorted(sizes)}; all experts must answer the same queries")
+    queries = sorted({d.queries for d in data})
+    if len(queries) > 1:
+        raise ValueError(f"the experts read {' and '.join(queries)}; all experts must answer the same queries")
     shares = [samples // len(data) + (i < samples % len(data)) for i in range(len(data))]
     inputs, labels, owners = [], [], []
     seen: dict[str, int] = {}
@@ -42,19 +44,18 @@ def draw(data: Sequence[ImageData], samples: int, seed: int) -> Samples:
         assert d.train_set is not None
         if share > len(d.train_set):
             raise ValueError(
-                f"samples={samples}: {share} from {d.name} ({d.split}), which has {len(d.train_set)} training images; "
-                f"at most {len(data) * min(len(e.train_set) for e in data if e.train_set)} in all"
+                f"samples={samples}: {share} from {d.name} ({d.split}), which has {len(d.train_set)} training "
+                f"{d.unit}; at most {len(data) * min(len(e.train_set) for e in data if e.train_set)} in all"
             )
-        images, targets = d.train_set[order_of(d, len(d.train_set), seed, seen)[:share]]
-        inputs.append(d.transform(images))
+        raw, targets = d.train_set[order_of(d, len(d.train_set), seed, seen)[:share]]
+        inputs.append(Batch.of(d.transform(raw)))
         labels.append(targets)
         owners.append(torch.full((share,), i))
-    prepared = torch.cat(inputs).contiguous(memory_format=torch.channels_last)
-    return Samples(prepared, torch.cat(labels), torch.cat(owners))
+    return Samples(Batch.joined(inputs).plain, torch.cat(labels), torch.cat(owners))
 
 
-def order_of(data: ImageData, count: int, seed: int, seen: dict[str, int]) -> Tensor:
-    """In which order its images are drawn; `seen` counts the data sets, so that experts of one get different images."""
+def order_of(data: Data, count: int, seed: int, seen: dict[str, int]) -> Tensor:
+    """In which order its samples are drawn; `seen` counts the data sets, so that experts of one get different ones."""
     source = f"{seed}/{data.name}/{data.split}"
     seen[source] = seen.get(source, -1) + 1
     digest = hashlib.sha256(f"{source}/{seen[source]}".encode()).digest()
@@ -64,15 +65,15 @@ def order_of(data: ImageData, count: int, seed: int, seen: dict[str, int]) -> Te
 
 @dataclass
 class Queries:
-    """Unlabelled images of one expert's data, for the decoder alone; and which test images are left to be scored."""
+    """Unlabelled inputs of one expert's data, for the decoder alone; and which test samples are left to be scored."""
 
-    images: Tensor  # raw
+    inputs: Plain  # raw
     scored: Tensor | None = None  # None: all
 
 
-def draw_queries(data: Sequence[ImageData], calibration: int, samples: int, seed: int, traffic: bool) -> list[Queries]:
-    """So many an expert: training images that are not among the P samples, or, as `traffic`, images of one half of its
-    test set, of which the other half is scored."""
+def draw_queries(data: Sequence[Data], calibration: int, samples: int, seed: int, traffic: bool) -> list[Queries]:
+    """So many an expert: training samples that are not among the P, or, as `traffic`, of one half of its test set, of
+    which the other half is scored."""
     if not isinstance(calibration, int) or isinstance(calibration, bool) or calibration < 1:
         raise ValueError(f"calibration={calibration}: must be a number of unlabelled queries an expert, 0 for none")
     share = -(-samples // len(data))
@@ -85,10 +86,10 @@ def draw_queries(data: Sequence[ImageData], calibration: int, samples: int, seed
         order = order_of(d, len(source), seed, seen)
         free = order[: len(source) // 2] if traffic else order[share:]
         if calibration > len(free):
-            kind = "half of the test images" if traffic else f"training images beside the {share} samples"
+            kind = f"half of the test {d.unit}" if traffic else f"training {d.unit} beside the {share} samples"
             raise ValueError(
                 f"calibration={calibration}: {d.name} ({d.split}) has {len(free)} queries, {kind}; give at most as many"
             )
         scored = order[len(source) // 2 :].sort().values if traffic else None
-        found.append(Queries(source.images[free[:calibration]], scored))
+        found.append(Queries(Batch.of(source.inputs)[free[:calibration]].plain, scored))
     return found

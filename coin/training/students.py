@@ -1,6 +1,7 @@
 """Students: networks that are trained to say what they are told to of inputs, by squared loss, BatchNorm frozen."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import lightning as L
 import torch
@@ -8,14 +9,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from coin import parameters
+from coin.batch import Batch, Plain
 from coin.parameters import Parameters
-from coin.training.batch_norm import batch_norms
-from coin.training.data.images import Batches
+from coin.problem.statistics import batch_norms
+from coin.training.data.sets import Batches
 from coin.training.prediction import Inputs
 from coin.training.trainers import MakeTrainer, Trainers
 
 Point = dict[str, float]  # what is told of an epoch
-Lesson = tuple[list[Tensor], Tensor]  # inputs of each source, not prepared, and what to say of all of them
+Lesson = tuple[list[Plain], Tensor]  # inputs of each source, not prepared, and what to say of all of them
 
 default_trainer = Trainers({"accelerator": "auto", "devices": 1, "enable_model_summary": False})
 
@@ -52,11 +54,11 @@ class StudentData(L.LightningDataModule):
         batches = Batches(len(self.lessons), self.batch_size, self.seed, rank, ranks)
         return DataLoader(self.lessons, sampler=batches, batch_size=None)
 
-    def on_after_batch_transfer(self, batch: Lesson, dataloader_idx: int) -> tuple[Tensor, Tensor]:
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> tuple[Plain, Tensor]:
         inputs, target = batch
         pairs = list(zip(inputs, self.lessons.sources, strict=True))
-        there = [pair for pair in pairs if len(pair[0])] or pairs[:1]  # a rank may have no sample of a small last batch
-        return torch.cat([source.transform(x) if source.transform else x for x, source in there]), target
+        there = [pair for pair in pairs if len(Batch.of(pair[0]))] or pairs[:1]  # a rank may have none of a small last
+        return Batch.joined(source.transform(x) if source.transform else x for x, source in there).plain, target
 
 
 class Student(L.LightningModule):
@@ -77,15 +79,15 @@ class Student(L.LightningModule):
             module.eval()
         return self
 
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    def training_step(self, batch: tuple[Plain, Tensor], batch_idx: int) -> Tensor:
         inputs, target = batch
-        errors: Tensor = (self.network(inputs) - target).square().sum(1)
+        errors: Tensor = (Batch.of(inputs).ask(self.network) - target).square().sum(1)
         loss = errors.mean() if len(errors) else errors.sum()  # a rank may have no sample of a small last batch
         if self.trainer.world_size > 1:
             # DDP averages over ranks, the batch's mean is over samples
             count = torch.as_tensor(self.all_gather(torch.tensor(float(len(errors)), device=self.device))).sum()
             loss = errors.sum() * self.trainer.world_size / count
-        self.log("distillation/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(inputs))
+        self.log("distillation/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(target))
         return loss
 
     def on_train_epoch_end(self) -> None:

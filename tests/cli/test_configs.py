@@ -21,11 +21,16 @@ def script_for(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", GROUPED, ids=str)
-def test_every_option_composes_and_instantiates(path, tmp_path):
+def test_every_option_composes_and_instantiates(path, tmp_path, request):
     group, option = "/".join(path.parts[:-1]), path.stem
     overrides = [f"{group}={option}"]
     if group == "model" and option.startswith("resnet"):
         overrides.append("model.weights=none")
+    if path.stem == "hf_text":
+        overrides.append(f"model.weights={request.getfixturevalue('bert')}")
+    if path.stem.startswith("text_file") and group != "finetune":
+        (tmp_path / "own.tsv").write_text("a\tgood\nb\tbad\n")
+        overrides += [f"data.{part}={tmp_path / 'own.tsv'}" for part in ("train", "test")]
     config = composed(script_for(path), *overrides)
     OmegaConf.resolve(config)
     if option == "image_folder":
@@ -36,7 +41,8 @@ def test_every_option_composes_and_instantiates(path, tmp_path):
         assert instantiate(config[group]) is not None
     if group == "experiment" and option != "image_folder_splits":  # its images are the user's to give
         experts = instantiate(config.experts, _convert_="all")
-        assert len(experts) == 2 and all(source.data.num_classes == 10 for source in experts.values())
+        classes = {"trec_sst2": [6, 2], "text_file_splits": [2, 2]}.get(option, [10, 10])
+        assert [source.data.num_classes for source in experts.values()] == classes
     if group == "code":
         assert instantiate(config.code).candidates()
 

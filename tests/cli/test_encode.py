@@ -11,6 +11,7 @@ from conftest import run_script, shown_in_the_readme
 from hydra.errors import ConfigCompositionException
 from safetensors.torch import load_file, save_file
 
+import coin
 from coin.lab.console import message
 
 EXPERT_KEYS = {"name", "accuracy", "decoded_accuracy", "nda"}
@@ -189,6 +190,17 @@ BAD = {
     "experts.split1=null": "such as experts.split1.path=PATH",
     "experts.split1.data=5": "experts.split1.data=5: has settings of its own",
     "fisher=probes fisher.probes=0": "at least 1",
+    "coded=2": "must be less than the 2 experts",
+    "splits=3 generator=[[0.5,0.5,0.0]]": "every weight must be positive",
+    "splits=3 generator=[[0.5,0.7,-0.2]]": "every weight must be positive",
+    "splits=3 generator=[[0.5,0.5]]": "2 weights for 3 experts",
+    "splits=3 coded=2 generator=[[0.5,0.3,0.2]]": "generator has 1 rows",
+    "splits=3 generator=[[0.2,0.3,0.5],[0.2,0.3,0.5]]": "do not tell them apart",
+    "calibration=5000": "give at most as many",
+    "calibration=300 traffic=true": "half of the test images",
+    "calibration=-1": "0 for none",
+    "traffic=true": "give their number",
+    "decoder=alone decoder.copies=-1": "0 for none",
 }
 
 
@@ -289,3 +301,11 @@ def test_a_limit_of_steps_is_the_experts_alone(digits_run, tmp_path):
         assert accuracy == pytest.approx(
             expert["accuracy"], abs=0.3
         )  # one of 449 images: other batches round otherwise
+
+
+@pytest.mark.parametrize("statistics", ["average", "samples"])
+def test_experts_that_trained_batch_norm_are_coded(tmp_path, statistics):
+    told = ["finetune.batch_norm=trained", "finetune.epochs=1", f"batch_statistics={statistics}", "code=average"]
+    finished = run_script("encode.py", *told, "logger=csv", f"hydra.run.dir={tmp_path}", "samples=40")
+    assert finished.code == 0, finished.err
+    assert coin.load(tmp_path).network.stem[1].running_mean.isfinite().all()

@@ -125,8 +125,11 @@ def test_encode_for_people_with_their_own_networks():
         coin.encode(found, [])
     with pytest.raises(ValueError, match="no experts"):
         coin.encode([], [inputs])
-    with pytest.raises(ValueError, match="leave the labels out"):
-        coin.encode(found, [(inputs, inputs)])
+    with pytest.raises(ValueError, match="a batch is str, expected a tensor of inputs"):
+        coin.encode(found, ["inputs"])
+    labelled = coin.encode(found, [(inputs, "labels")], beta)
+    for name, value in parameters.trainable(labelled).items():
+        torch.testing.assert_close(value, truth[name])
 
 
 ALL = [
@@ -206,6 +209,7 @@ def test_task_arithmetic_is_the_papers_formula():
         (lambda: Tuner(folds=5).check(Distillation(start=Coin()), 8, experts=2), "too few for an expert"),
         (lambda: Tuner().check(Matched(folds=5), 8, experts=2), "too few for an expert"),
         (lambda: Matched(folds=1), "code.folds=1"),
+        (lambda: Matched(judges=4), "code.judges=4: must be at most code.folds=3"),
         (lambda: Matched(shifts=-1), "code.shifts=-1"),
         (lambda: Matched(strength=0), "code.strength=0"),
         (lambda: Matched(scales=[]), "empty grid"),

@@ -8,7 +8,7 @@ from problems import coding, experts
 from torch import nn
 
 import coin
-from coin.codes import Average, Coin, Matched
+from coin.codes import Average, Coin, CoinKfac, Matched, RegMean
 from coin.codes.layers import own_layers
 from coin.codes.lockstep import schedule_for
 from coin.codes.matched import LeastMove, Targets, layer_outputs, match_layers
@@ -57,13 +57,13 @@ def moved(inputs, shifts=0):
 def outputs(network, inputs):
     """What the layers of a network make of inputs, in their order."""
     schedule = schedule_for(network, moved(inputs), 4 << 30, 1)
-    schedule.order = torch.arange(len(inputs))
+    schedule.order = torch.arange(len(schedule.order))
     return layer_outputs(network, moved(inputs), schedule)
 
 
 def match(network, inputs, wanted, strength):
     schedule = schedule_for(network, moved(inputs), 4 << 30, 1)
-    schedule.order = torch.arange(len(inputs))
+    schedule.order = torch.arange(len(schedule.order))
     schedule.steps = {name: schedule.steps[name] for name in wanted}
     match_layers(network, Targets(moved(inputs), schedule, wanted, {}), 1.0, strength)
 
@@ -93,6 +93,10 @@ def of_images(make, layers):
 
 IMAGES = torch.randn(6, 2, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 CASES = {name: lambda seed, name=name: cases.make(name, seed) for name in ("mlp", "tokens_linear", "vit")}
+CASES |= {
+    name: lambda seed, name=name: cases.make(name, seed)
+    for name in ("attention", "attention_seq_first", "cross_attention")
+}
 CASES["many_leading_dims"] = lambda seed: cases.make("many_leading_dims", seed)
 CASES["many_positions"] = lambda seed: cases.make("many_positions", seed)
 CASES["strided"] = of_images(strided, ["0", "2.fc"])
@@ -105,11 +109,64 @@ def test_one_pass_is_as_one_layer_after_the_other(case):
     network, inputs = CASES[case](0)
     other, _ = CASES[case](1)
     wanted = outputs(other, inputs)
+    truth = reference.with_open_attention(copy.deepcopy(network))
+    match(network, inputs, wanted, 0.5)
+    reference.match_layers(truth, inputs, by_layer(wanted), 0.5)
+    same(network, truth)
+
+
+def by_layer(found):
+    """By the names that layers have where attention is open."""
+    return {name.replace("in_proj_", "in_proj."): value for name, value in found.items()}
+
+
+def same(network, truth):
+    for name, value in by_layer(trainable(network)).items():
+        torch.testing.assert_close(value, trainable(truth)[name])
+
+
+def test_attention_and_layer_norms_are_matched_in_the_order_they_run():
+    found = list(outputs(*CASES["vit"](0)))
+    block = [name.removeprefix("encoder.layers.encoder_layer_0.") for name in found if "layer_0." in name]
+    inside = ["self_attention.in_proj_weight", "self_attention.out_proj.weight"]
+    assert block == ["ln_1.weight", *inside, "ln_2.weight", "mlp.0.weight", "mlp.3.weight"]
+    across = outputs(*CASES["cross_attention"](0))  # who looks at something else multiplies two inputs by one weight
+    assert "attention.in_proj_weight" not in across and "norm.weight" in across
+
+
+def encoder(seed):
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[text]'")
+    torch.manual_seed(seed)
+    settings = dict(vocab_size=30, hidden_size=12, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+                    max_position_embeddings=10, num_labels=3, initializer_range=0.3)  # fmt: skip
+    return transformers.BertForSequenceClassification(transformers.BertConfig(**settings)).double().eval()
+
+
+def padded(more=0):
+    ids = torch.randint(1, 30, (9, 6), generator=torch.Generator().manual_seed(0))
+    mask = (torch.arange(6) < torch.tensor([6, 2, 3, 6, 4, 1, 5, 3, 2])[:, None]).long()
+    return {"input_ids": torch.nn.functional.pad(ids * mask, (0, more)),
+            "attention_mask": torch.nn.functional.pad(mask, (0, more))}  # fmt: skip
+
+
+def test_a_padded_encoder_is_matched_as_one_layer_after_the_other_without_the_padding():
+    network, inputs = encoder(0), padded()
+    wanted = outputs(encoder(1), inputs)
+    assert sum("LayerNorm" in name for name in wanted) == 5 and sum("self.query" in name for name in wanted) == 2
     truth = copy.deepcopy(network)
     match(network, inputs, wanted, 0.5)
     reference.match_layers(truth, inputs, wanted, 0.5)
-    for name, value in trainable(truth).items():
-        torch.testing.assert_close(trainable(network)[name], value)
+    same(network, truth)
+
+
+@pytest.mark.parametrize(
+    "code", [Matched(scale=1.0), RegMean(0.9), CoinKfac(0.1)], ids=lambda code: type(code).__name__
+)
+def test_padding_changes_no_code(code):
+    experts = [encoder(seed) for seed in (0, 1)]
+    few, many = (code.encode(Coding(experts, None, [padded(more)]), **code.candidates()[0]) for more in (0, 4))
+    for name, value in few.items():
+        torch.testing.assert_close(many[name], value)
 
 
 @pytest.mark.parametrize("case", ["strided", "residual", "many_leading_dims", "vit"])
@@ -125,11 +182,11 @@ def test_in_less_memory_it_is_as_one_layer_after_the_other_with_what_is_drawn(ca
     )
     schedule = schedule_for(network, moved(inputs), memory, 1)
     wanted = layer_outputs(other, moved(inputs), schedule)
-    truth = copy.deepcopy(network)
+    truth = reference.with_open_attention(copy.deepcopy(network))
     match_layers(network, Targets(moved(inputs), schedule, wanted, {}), 1.0, 0.5)
-    reference.match_layers(truth, inputs[schedule.order], wanted, 0.5, schedule.steps)
-    for name, value in trainable(truth).items():
-        torch.testing.assert_close(trainable(network)[name], value)
+    steps = by_layer(schedule.steps)
+    reference.match_layers(truth, inputs[schedule.order], by_layer(wanted), 0.5, steps)
+    same(network, truth)
     if memory < 100_000:
         assert len(schedule.parts) > 1
 
@@ -317,7 +374,7 @@ def test_matching_comes_closer_to_the_experts_average_on_the_samples_than_its_st
 
 def test_candidates_are_judged_by_samples_they_were_not_fitted_on():
     problem = coding(2)
-    code = Matched(strength=None, scale=1.0, grid=[1e-6, 1.0])
+    code = Matched(strength=None, scale=1.0, grid=[1e-6, 1.0], judges=0)
     tuned = Tuner("divergence").tune(code, problem)
     asked = Tuner("divergence", folds=3).tune(code, problem)
     assert [c["divergence"] for c in tuned.candidates] == pytest.approx([c["divergence"] for c in asked.candidates])
@@ -330,7 +387,28 @@ def test_after_cross_validation_the_chosen_fit_is_made_once(monkeypatch):
     real = Matched.encode
     monkeypatch.setattr(Matched, "encode", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
     Tuner("divergence").tune(Matched(), coding(2))
-    assert len(calls) == 3 * 3 + 1  # scales, folds, and the chosen one on all samples
+    assert len(calls) == 6 + 1  # scales, and the chosen one on all samples
+
+
+def test_candidates_are_compared_by_the_first_fold_alone_and_without_copies(monkeypatch):
+    base, found = experts(2, make=lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), cases.Head(3)))
+    problem, calls = Coding(found, None, [IMAGES], base=base), []
+    real = Targets.of.__func__
+
+    def counted(cls, coding, shifts, memory):
+        calls.append((sum(map(len, coding.batches)), shifts))
+        return real(cls, coding, shifts, memory)
+
+    monkeypatch.setattr(Targets, "of", classmethod(counted))
+    tuned = Tuner("divergence").tune(Matched(shifts=2), problem)
+    assert calls == [(len(IMAGES) - len(IMAGES[::3]), 0), (len(IMAGES), 2)]
+    draft = Matched(shifts=0, judges=0, folds=3)
+    first = Tuner("divergence").parts(draft, problem)
+    seen, unseen = next(iter(first))
+    for candidate in tuned.candidates[:2]:
+        params = draft.encode(seen, scale=candidate["scale"], strength=1.0)
+        score = unseen.score(unseen.answers(unseen.asked([params])))
+        assert score.divergence == pytest.approx(candidate["divergence"])
 
 
 def test_layers_are_asked_for_once_whatever_the_candidates(monkeypatch):

@@ -1,9 +1,14 @@
+import cases
 import pytest
+import reference
 import torch
 from problems import coding
 from torch import nn
 
 from coin.codes import Average, RegMean
+from coin.codes.attention import opened, projection_of
+from coin.codes.kfac import kronecker_factors
+from coin.codes.regmean import gram_matrices
 
 
 def test_regmean_is_the_closed_form_on_a_linear_model():
@@ -53,3 +58,32 @@ def test_regmean_over_convolutions_is_least_squares_on_unfolded_inputs(padding):
     torch.testing.assert_close(ours[:, used], truth.T[:, used], rtol=1e-5, atol=1e-6)
     average = Average().encode(problem)["1.weight"].view(2, 9)
     torch.testing.assert_close(RegMean().encode(problem, factor=0.5)["1.weight"].view(2, 9), average)
+
+
+@pytest.mark.parametrize("case", ["attention", "attention_seq_first", "vit"])
+def test_the_packed_projection_of_attention_is_a_layer_like_any_other(case):
+    network, inputs = cases.make(case)
+    grams, factors = gram_matrices(network, [inputs]), kronecker_factors(network, [inputs])
+    with torch.no_grad():
+        before = network(inputs)
+    open_ = reference.with_open_attention(network)
+    assert any("in_proj_weight" in name for name in grams)
+    for ours, truth in ((grams, gram_matrices(open_, [inputs])), (factors, kronecker_factors(open_, [inputs]))):
+        assert {name.replace("in_proj_", "in_proj.") for name in ours} == set(truth)
+        for name, value in ours.items():
+            torch.testing.assert_close(value, truth[name.replace("in_proj_", "in_proj.")])
+    torch.testing.assert_close(open_(inputs), before)  # and nothing of it stays open
+
+
+@pytest.mark.parametrize("masked", [None, "keys", "causal"])
+def test_attention_computes_what_torchs_own_does(masked):
+    torch.manual_seed(0)
+    attention, x = nn.MultiheadAttention(6, 2, batch_first=True).double().eval(), torch.randn(3, 4, 6).double()
+    given = {"keys": {"key_padding_mask": torch.tensor([[False] * 4, [False] * 3 + [True], [False, True, True, True]])},
+             "causal": {"attn_mask": torch.ones(4, 4).triu(1).bool()}}.get(masked, {})  # fmt: skip
+    truth = attention(x, x, x, **given)
+    with opened([projection_of(attention)]):
+        ours = attention(x, x, x, **given)
+    for a, b in zip(ours, truth, strict=True):
+        torch.testing.assert_close(a, b)
+    assert projection_of(nn.MultiheadAttention(6, 2, add_zero_attn=True)) is None

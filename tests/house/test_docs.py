@@ -115,7 +115,7 @@ def configs():
     """One for each code and each experiment, with all that either has to be set."""
     variants = [f"code={path.stem}" for path in (CONF / "code").glob("*.yaml")]
     variants += ["experiment=cifar10_mnist", "experiment=image_folder_splits", "fisher=probes"]
-    variants += ["decoder=alone", "logger=mlflow"]
+    variants += ["decoder=alone", "logger=mlflow", "model=timm", "experiment=text_file_splits"]
     return [composed("train"), composed("serve"), *(composed("encode", variant) for variant in variants)]
 
 

@@ -2,10 +2,13 @@
 
 import re
 
+import pytest
 from conftest import ROOT, shown_in_the_readme
+from sentences import tiny_bert
 
 
 def test_its_python_runs(capsys, digits_run, tmp_path, monkeypatch):
+    classifiers(tmp_path / "questions", tmp_path / "reviews")
     (tmp_path / "outputs" / "encode").mkdir(parents=True)
     (tmp_path / "outputs" / "encode" / "run").symlink_to(digits_run[0])
     monkeypatch.chdir(tmp_path)
@@ -14,6 +17,16 @@ def test_its_python_runs(capsys, digits_run, tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
     assert "decoded" in capsys.readouterr().out
+
+
+def classifiers(*folders):
+    """Two small fine-tunings of one encoder, with its tokenizer."""
+    transformers = pytest.importorskip("transformers", reason="pip install -e '.[text]'")
+    for folder in folders:
+        tiny_bert(folder)
+        config = transformers.AutoConfig.from_pretrained(folder, num_labels=3)
+        network = transformers.AutoModelForSequenceClassification.from_config(config)
+        network.save_pretrained(folder)
 
 
 def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():

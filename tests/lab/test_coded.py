@@ -30,7 +30,8 @@ def answers_of(loaded):
     data.setup()
     x = data.transform(data.test_set.images)
     model = model_of(loaded.facts["model"])
-    base = type("Base", (), {"key": json.loads((Path(facts[0]["path"]) / "record.json").read_text())["recipe"]["base"]})
+    key = json.loads((Path(facts[0]["path"]) / "record.json").read_text())["recipe"]["base"]
+    base = type("Base", (), {"key": key, "recipe": {"num_classes": 10}})
     experts = {e["name"]: load_expert(e["name"], e["path"], model, base, data).network for e in facts}
     with torch.no_grad():
         return {"coded": loaded.network(x)} | {name: f(x) for name, f in experts.items()}, data.test_set.labels

@@ -12,7 +12,7 @@ from conftest import ROOT, run_script
 
 from benchmarks import bad_inputs, faults
 from coin.training.data import Digits
-from coin.training.data.images import Batches, ResumableLoader
+from coin.training.data.sets import Batches, ResumableLoader
 from coin.training.ranks import device_of_job
 
 QUICK = ("hostile pickle", "damaged Fisher or outputs")  # the others take minutes

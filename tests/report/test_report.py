@@ -48,6 +48,23 @@ def test_means_and_deviations_over_seeds_with_the_papers_number(tmp_path):
     assert (tmp_path / "nda.png").stat().st_size > 5000 and (tmp_path / "nda.svg").exists()
 
 
+def test_calls_numbers_and_how_many_may_be_missing_are_told(tmp_path):
+    runs = [run("coin", nda=90.0, seed=s) | {"calls": 2, "numbers": 20, "missing": {"1": 90.0}} for s in range(2)]
+    runs += [
+        run("coin", nda=95.0 + s, seed=s, coded="2")
+        | {"calls": 3, "numbers": 30, "missing": {"1": 95.0 + s, "2": 80.0 + s, "10": 7.0}}
+        for s in range(2)
+    ]
+    names = {path.name for path in write_report(write(tmp_path, runs), tmp_path)}
+    assert {"missing.md", "nda_against_missing.png"} <= names
+    header, _, *rows = (tmp_path / "missing.md").read_text().splitlines()
+    assert header.split("|")[2:5] == [f" cifar10_splits, {count} missing " for count in (1, 2, 10)]
+    assert [cell.strip() for cell in rows[1].split("|")[2:5]] == ["95.50 ± 0.71", "80.50 ± 0.71", "7.00 ± 0.00"]
+    assert "| calls | numbers |" in (tmp_path / "table.md").read_text()
+    older = write_report(write(tmp_path / "older", [run("coin")]), tmp_path / "older")
+    assert not any("missing" in path.name for path in older)
+
+
 def test_a_numeric_setting_becomes_a_curve(tmp_path):
     runs = [run("coin", samples=p, nda=80 + p / 100, samples_="x") for p in (20, 50, 100)]
     for results in runs:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coin.training.data import CIFAR10, MNIST, Digits, ImageFolder
-from coin.training.data.images import Batches
+from coin.training.data.sets import Batches
 from coin.training.samples import draw
 
 

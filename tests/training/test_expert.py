@@ -4,7 +4,7 @@ import torch
 
 from coin.lab.artifacts import Workshop
 from coin.lab.store import Store
-from coin.training.batch_norm import batch_norms
+from coin.problem.statistics import batch_norms
 from coin.training.data import Digits
 from coin.training.expert import ExpertModule, FineTuning
 from coin.training.models import Small
@@ -48,7 +48,7 @@ def test_batch_norm_stays_bit_identical_to_the_base(tmp_path):
 
 
 def test_train_mode_leaves_batch_norm_in_eval_mode():
-    module = ExpertModule(Small(weights="none").build(10), 10).train()
+    module = ExpertModule(Small(weights="none").build(10), 10, FineTuning(1)).train()
     assert module.network.training and not any(m.training for m in batch_norms(module.network))
     trained = {id(p) for group in module.configure_optimizers().param_groups for p in group["params"]}
     assert not any(id(p) in trained for m in batch_norms(module.network) for p in m.parameters())
@@ -155,3 +155,18 @@ def test_a_training_that_diverged_does_not_continue_from_its_ashes(tmp_path):
     for _ in range(2):
         with pytest.raises(ValueError, match="NaN or infinite weights"):
             workshop.expert(base, Digits(labels=[0, 1]), FineTuning(1, 1e30))
+
+
+@pytest.mark.parametrize("mode", ["frozen", "affine", "trained"])
+def test_what_of_batch_norm_is_trained_is_asked_for(tmp_path, mode):
+    base, made = expert(tmp_path, batch_norm=mode)
+    before, after = base.tensors(), made.tensors()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert ("stem.1.weight" in moved) == (mode != "frozen")
+    assert ("stem.1.running_mean" in moved) == ("stem.1.running_var" in moved) == (mode == "trained")
+    assert ("batch_norm" in made.recipe["finetune"]) == (mode != "frozen")  # older experts keep their keys
+
+
+def test_another_way_to_train_batch_norm_is_refused():
+    with pytest.raises(ValueError, match=r"finetune\.batch_norm=half: must be one of frozen, affine, trained"):
+        FineTuning(1, batch_norm="half")

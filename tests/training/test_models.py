@@ -1,9 +1,14 @@
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
+from sentences import tiny_bert
 
-from coin.training.batch_norm import batch_norms, freeze_batch_norm
-from coin.training.models import ResNet, Small
+from coin.problem.statistics import batch_norms
+from coin.training.batch_norm import freeze_batch_norm
+from coin.training.data import TREC, Digits
+from coin.training.models import HfText, ResNet, Small, SmallViT, Timm, Torchvision, model_of, network_of
 
 
 def test_the_head_is_seeded_and_the_backbone_comes_from_the_file(tmp_path):
@@ -110,3 +115,83 @@ def test_freezing_batch_norm():
     assert batch_norms(network)
     assert not any(p.requires_grad for m in batch_norms(network) for p in m.parameters())
     assert network.fc.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("model", "head"),
+    [
+        (Torchvision("none", name="vit_b_16", image_size=32), "heads.head."),
+        (Torchvision("none", name="convnext_tiny"), "classifier.2."),
+        (SmallViT(layers=2, width=24, heads=2, image_size=32), "heads.head."),
+        (Timm("none", name="vit_tiny_patch16_224", image_size=32), "head."),
+        (Timm("none", name="convnext_atto"), "head.fc."),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_networks_by_their_names_have_a_head_of_k_outputs(model, head):
+    if isinstance(model, Timm):
+        pytest.importorskip("timm", reason="pip install -e '.[timm]'")
+    assert model.head == head
+    network = model.build(7).eval()
+    with torch.no_grad():
+        assert network(torch.zeros(1, 3, 32, 32)).shape == (1, 7)
+    trained = dict(network_of(model, network.state_dict(), 7).named_parameters())
+    assert all(p.requires_grad for p in trained.values())  # LayerNorms too
+    assert torch.equal(model_of(model.facts()).build(7).state_dict()[f"{head}weight"], trained[f"{head}weight"])
+
+
+def test_a_vit_of_another_size_gets_its_positions_from_those_of_the_file(tmp_path):
+    small = dict(layers=1, width=8, heads=2, patch=4)
+    torch.save(SmallViT(image_size=32, **small).build(5).state_dict(), tmp_path / "vit.pth")
+    network = SmallViT(str(tmp_path / "vit.pth"), image_size=16, **small).build(10)
+    assert network.encoder.pos_embedding.shape == (1, 17, 8)
+    timm = pytest.importorskip("timm", reason="pip install -e '.[timm]'")
+    torch.save(timm.create_model("test_vit", img_size=64).state_dict(), tmp_path / "timm.pth")
+    assert Timm(str(tmp_path / "timm.pth"), name="test_vit", image_size=32).build(3).pos_embed.shape[1] == 5
+
+
+def test_networks_that_are_not_there_or_read_other_images_are_refused():
+    with pytest.raises(ValueError, match=r"model\.name=vgg99: torchvision has no such classifier"):
+        Torchvision("none", name="vgg99")
+    with pytest.raises(
+        ValueError, match=r"digits has images of 8 px, and model vit_b_16 reads 224; set data\.image_size=224"
+    ):
+        Torchvision("none").check(Digits())
+    with pytest.raises(ValueError, match="patches must divide"):
+        SmallViT(image_size=30)
+    pytest.importorskip("timm", reason="pip install -e '.[timm]'")
+    with pytest.raises(ValueError, match=r"model\.name=nothing: timm makes no such network"):
+        Timm("none", name="nothing").build(3)
+
+
+def test_an_encoder_keeps_all_of_its_folder_but_the_head(bert):
+    from transformers import AutoModel
+
+    model = HfText(str(bert))
+    network, truth = model.build(5), AutoModel.from_pretrained(bert)
+    own = network.state_dict()
+    assert all(torch.equal(own[f"body.{k}"], v) for k, v in truth.state_dict().items() if not k.startswith("pooler"))
+    assert network.head.weight.shape == (5, 16) and not any("pooler" in name for name in own)
+    again = model_of(json.loads(json.dumps(model.facts()))).build(5)
+    assert torch.equal(again.head.weight, network.head.weight) and again.state_dict().keys() == own.keys()
+    short, long = torch.tensor([[2, 5, 3]]), torch.tensor([[2, 5, 3, 0], [2, 9, 8, 3]])
+    alone = network.eval()(short, torch.ones_like(short))
+    torch.testing.assert_close(network(long, torch.tensor([[1, 1, 1, 0], [1] * 4]))[:1], alone)
+
+
+def test_encoders_that_do_not_fit_are_refused(bert, text_root, tmp_path):
+    with pytest.raises(ValueError, match=r"model\.weights=.*: no folder of a Hugging Face model"):
+        HfText(str(tmp_path))
+    (tmp_path / "config.json").write_text((bert / "config.json").read_text())
+    with pytest.raises(ValueError, match=r"holds no weights; model\.safetensors is missing"):
+        HfText(str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"noise")
+    with pytest.raises(ValueError, match="cannot be read"):
+        HfText(str(tmp_path)).build(3)
+    other = tiny_bert(tmp_path / "other", words=["queen"])
+    with pytest.raises(ValueError, match=r"has 22 tokens, and model\.weights=.* knows 21"):
+        HfText(str(bert)).check(TREC(text_root, other))
+    short = tiny_bert(tmp_path / "short", max_position_embeddings=5)
+    with pytest.raises(ValueError, match=r"trec has a sentence of \d+ tokens, .* reads 5; cut them: data\.longest=5"):
+        HfText(str(short)).check(TREC(text_root, short))
+    HfText(str(short)).check(TREC(text_root, short, longest=5))

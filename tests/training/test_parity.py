@@ -10,7 +10,7 @@ from torch import nn
 
 from coin.codes import Average
 from coin.problem.coding import Coding
-from coin.problem.training_images import TrainingImages
+from coin.problem.training_set import TrainingSet
 from coin.problem.tuning import Tuner
 from coin.training.parity import Parity
 from coin.training.prediction import Inputs
@@ -30,10 +30,10 @@ def problem():
     base, found = experts(2, make=lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)))
     networks = [network.float() for network in (base, *found)]
     raw = [torch.randint(0, 4, (60, 4), dtype=torch.uint8), torch.randint(0, 3, (45, 4), dtype=torch.uint8)]
-    data = [TrainingImages(raw[0], halved, {"name": "a"}), TrainingImages(raw[1], as_they_are, {"name": "b"})]
-    inputs = torch.cat([part.transform(part.images) for part in data])
+    data = [TrainingSet(raw[0], halved, {"name": "a"}), TrainingSet(raw[1], as_they_are, {"name": "b"})]
+    inputs = torch.cat([part.transform(part.inputs) for part in data])
     coding = Coding(networks[1:], (0.7, 0.3), [inputs[::9]], base=networks[0])
-    coding.training_images = lambda: data
+    coding.training_sets = lambda: data
     return coding, inputs
 
 
@@ -62,9 +62,9 @@ def test_it_starts_from_the_base_or_the_average():
         Parity(epochs=0)
 
 
-def test_a_problem_without_training_images_is_refused():
+def test_a_problem_without_training_sets_is_refused():
     coding, _ = problem()
-    coding.training_images = None
+    coding.training_sets = None
     with pytest.raises(ValueError, match="all training images of all experts, and this problem has none"):
         Parity().encode(coding)
 

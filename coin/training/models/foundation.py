@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from coin import parameters
 from coin.problem.recipes import Recipe
 from coin.training.batch_norm import freeze_batch_norm
+from coin.training.data.sets import Data
 from coin.training.models.small_resnet import SmallResNet
 
 
@@ -31,16 +32,20 @@ class Model(abc.ABC):
     seed: int = 0
     head_scale: float = 1.0  # of the fresh head: the larger, the less the body has to move for the same outputs
     has_imagenet = False  # whether torchvision has weights for it
+    reads = "images"  # the unit of data that it is for
 
     def __post_init__(self) -> None:
         if not (isinstance(self.head_scale, int | float) and 0 < self.head_scale < math.inf):
             raise ValueError(f"model.head_scale={self.head_scale}: must be a positive number; 1 is the usual head")
         self.weights = "none" if self.weights is None else str(self.weights)
+        self.check_weights()
+
+    def check_weights(self) -> None:
         if self.weights == "imagenet" and not self.has_imagenet:
             raise ValueError(
                 f"model.weights=imagenet: torchvision has none for {self.name}; use none, rotations or a path"
             )
-        if self.weights not in ("none", "imagenet", "rotations") and not Path(self.weights).is_file():
+        if self.weights not in ("none", "imagenet", "rotations") and not Path(str(self.weights)).is_file():
             raise ValueError(
                 f"model.weights={self.weights}: no such file; use imagenet, none, rotations "
                 "or the path of a state dict (.pth or .safetensors)"
@@ -64,13 +69,25 @@ class Model(abc.ABC):
         """The state dict that weights=imagenet means, downloaded where it is not there yet."""
         raise NotImplementedError(f"torchvision has no weights for {self.name}")
 
+    def check(self, data: Data) -> None:
+        """Refuses data that it cannot read."""
+        if data.unit != self.reads:
+            raise ValueError(
+                f"{data.name} is made of {data.unit}, and model {self.name} reads {self.reads}; "
+                "choose a model for them: model=hf_text reads sentences, all others images"
+            )
+
     def recipe(self) -> Recipe:
         """What determines θ_0, as plain data: a file counts by its contents, not by its name."""
         fields = {"architecture": self.name, **vars(self)}
         if self.head_scale == 1:
             del fields["head_scale"]  # what was made before it existed keeps its name
-        if Path(str(self.weights)).is_file():
-            fields["weights"] = "sha256:" + hashlib.sha256(Path(str(self.weights)).read_bytes()).hexdigest()
+        files = weight_files(Path(str(self.weights)))
+        if files:
+            contents = hashlib.sha256()
+            for file in files:
+                contents.update(file.read_bytes())
+            fields["weights"] = f"sha256:{contents.hexdigest()}"
         return fields
 
     def shape(self) -> Recipe:
@@ -152,15 +169,19 @@ class ResNet(Model):
         return network
 
     def imagenet(self) -> dict[str, Tensor]:
-        enum = torchvision.models.get_model_weights(f"resnet{self.depth}")
-        try:
-            weights: dict[str, Tensor] = enum.IMAGENET1K_V1.get_state_dict(progress=True, check_hash=True)
-            return weights
-        except OSError as error:
-            raise ValueError(
-                f"model.weights=imagenet: cannot download {enum.IMAGENET1K_V1.url} ({error}); "
-                "give the path of a state dict instead: model.weights=PATH"
-            ) from error
+        return downloaded(torchvision.models.get_model_weights(f"resnet{self.depth}").IMAGENET1K_V1)
+
+
+def downloaded(weights: Any) -> dict[str, Tensor]:
+    """The state dict of torchvision's weights."""
+    try:
+        state: dict[str, Tensor] = weights.get_state_dict(progress=True, check_hash=True)
+        return state
+    except OSError as error:
+        raise ValueError(
+            f"model.weights=imagenet: cannot download {weights.url} ({error}); "
+            "give the path of a state dict instead: model.weights=PATH"
+        ) from error
 
 
 def model_of(facts: Mapping[str, Any]) -> Model:
@@ -173,6 +194,13 @@ def model_of(facts: Mapping[str, Any]) -> Model:
 
 def subclasses(kind: type[Model]) -> list[type[Model]]:
     return [found for direct in kind.__subclasses__() for found in (direct, *subclasses(direct))]
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The file itself, or those of a folder that hold weights."""
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    return sorted(path.glob("*.safetensors")) or sorted(path.glob("pytorch_model*.bin"))
 
 
 def read_state_dict(path: Path, what: str) -> dict[str, Tensor]:
