@@ -41,6 +41,9 @@ def policy_of(coded: Coded) -> CodedPolicy:
         raise ValueError(
             f"the run has {len(coded.networks)} coded networks; one is served, so run encode.py with coded=1"
         )
+    strangers = [e["name"] for e in coded.facts["experts"] if "image_size" not in (e.get("preparation") or {})]
+    if strangers:
+        raise ValueError(f"expert {strangers[0]} reads no images, and images are all that is served so far")
     return CodedPolicy(coded.experts, alone=getattr(coded.decoder, "alone", False))
 
 

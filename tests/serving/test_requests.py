@@ -5,9 +5,11 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from coin.serving.requests import LIMIT, SAMPLES, Refused, query_of
 from coin.serving.settings import Serving
+from coin.training.data.images import prepared
 
 NAMES = ("split1", "split2")
 IMAGES = np.arange(2 * 8 * 8).reshape(2, 8, 8) % 256
@@ -119,3 +121,9 @@ def test_other_types_are_refused():
 def test_settings_that_make_no_sense_are_refused(settings, said):
     with pytest.raises(ValueError, match=said):
         Serving(**settings)
+
+
+def test_preparing_what_was_sent_leaves_it_as_it_was():
+    sent = torch.full((1, 1, 8, 8), 255.0)
+    ready = prepared(sent, image_size=8, padding=0, mean=(0.5,) * 3, std=(0.5,) * 3)
+    assert torch.equal(sent, torch.full((1, 1, 8, 8), 255.0)) and torch.equal(ready, torch.ones(1, 3, 8, 8))

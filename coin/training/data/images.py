@@ -69,7 +69,7 @@ class ImageData(Data):
 
 def prepared(images: Tensor, *, image_size: int, padding: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """What `ImageData.transform` does, from the numbers that `preparation` tells."""
-    x = images.float().div_(255)
+    x = images.float() / 255  # a copy: they may be floats already
     if padding:
         x = F.pad(x, [padding] * 4)
     if x.shape[-1] != image_size or x.shape[-2] != image_size:
