@@ -91,7 +91,7 @@ def test_who_starts_a_job_by_itself_learns_that_it_failed(digits_run, tmp_path):
 
 def test_there_is_no_such_sweep_for_wandb():
     done = run_script("coin.cli.sweep", "nonsense")
-    assert done.code == 2 and done.err.startswith("error: there is no sweep nonsense; there are beta")
+    assert done.code == 2 and done.err.startswith("error: there is no sweep nonsense; there are any")
 
 
 @pytest.fixture(scope="module")
