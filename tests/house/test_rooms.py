@@ -56,6 +56,12 @@ def test_tests_lie_where_what_they_test_does():
     assert folders == {*ROOMS, "house"}, "house: the pages, the rooms and the wheel"
 
 
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest would refuse the whole suite: folders of tests are no packages."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
+
+
 def test_codes_do_not_import_one_another():
     # what several need is a file named for what it is
     shared = {"__init__", "attention", "code", "layers", "lockstep", "task_vectors", "weighted"}
