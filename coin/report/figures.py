@@ -167,7 +167,8 @@ def errors(cells: Sequence[Cell]) -> Figure:
 
 def against(cells: Sequence[Cell], key: str) -> Figure:
     """Average NDA against one setting, a line for each combination of everything else: a colour a code, a style a
-    decoder, or a panel of its own where lines are many. What has no value of the setting is drawn across, for comparison."""
+    decoder, or a panel of its own where lines are many. What has no value of the setting is drawn across, for
+    comparison."""
     styles = looks(distinct(cell.decoder for cell in cells), STYLES)
     hues = looks(distinct(cell.code_without(key) for cell in cells), COLORS)
     groups = by_experiment(cells)
